@@ -1,0 +1,33 @@
+"""mpicoll: collective communication and data-parallel training over MPI point-to-point messages.
+
+Reading order: textbook.py (the lecture's ring, blocking), language.py (what an algorithm is), algorithms/ (ring, tree,
+recursive_doubling), progress/ (how they run over MPI), world/ (how they are proven), communicator.py (how they are
+called), training/ (gradient buckets and a model to use them).
+
+The public names are imported when they are first used, because importing mpi4py.MPI starts MPI.
+"""
+
+import importlib
+
+_PUBLIC = {
+    "Communicator": "communicator",
+    "Reducer": "training.reducer",
+    "CollectiveError": "progress",
+    "Handle": "progress",
+    "PeerLeft": "progress",
+    "Plan": "progress",
+    "Timeout": "progress",
+}
+
+__all__ = list(_PUBLIC)
+__version__ = "0.1.0"
+
+
+def __getattr__(name):
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'mpicoll' has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_PUBLIC[name]}", __name__), name)
+
+
+def __dir__():
+    return sorted([*globals(), *_PUBLIC])

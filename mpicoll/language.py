@@ -97,21 +97,16 @@ class Call:
 
     __slots__ = ("comm", "made", "op")
 
-    def __init__(self, rank, size):
+    def __init__(self, rank, size, reduce, finish):
+        """Of `size` ranks, this is `rank`; reduce(out, a, b) and finish(out) or None are what `op` does."""
         self.made = []
         self.comm = Comm(self, rank, range(size))
-        self.op = Op(self.reduce, self.finish)
+        self.op = Op(reduce, finish or _nothing)
 
     def isend(self, array, peer, number):
         raise NotImplementedError
 
     def irecv(self, array, peer, number):
-        raise NotImplementedError
-
-    def reduce(self, out, a, b):
-        raise NotImplementedError
-
-    def finish(self, out):
         raise NotImplementedError
 
     def copy(self, out, array):

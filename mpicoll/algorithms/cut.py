@@ -1,5 +1,6 @@
 """How a buffer is cut into pieces: chunks, one for each rank, and segments of a chunk for pipelining."""
 
+import functools
 import itertools
 
 
@@ -9,16 +10,18 @@ def bounds(count, parts):
     return [i * short + min(i, longer) for i in range(parts + 1)]
 
 
+@functools.lru_cache(maxsize=256)
+def even(count, parts):
+    """The lengths of the parts into which `bounds` cuts `count` elements."""
+    return tuple(b - a for a, b in itertools.pairwise(bounds(count, parts)))
+
+
 def cut(array, parts):
     """The array's views in `parts` pieces as even as possible, the longer ones first."""
-    at = bounds(len(array), parts)
-    return [array[a:b] for a, b in itertools.pairwise(at)]
+    return [array[a:b] for a, b in itertools.pairwise(bounds(len(array), parts))]
 
 
 def split(array, counts):
     """The array's views in pieces of the given counts, which add up to its length."""
-    views, start = [], 0
-    for count in counts:
-        views.append(array[start : start + count])
-        start += count
-    return views
+    ends = list(itertools.accumulate(counts))
+    return [array[end - count : end] for end, count in zip(ends, counts, strict=True)]

@@ -1,0 +1,136 @@
+"""The checks of what users pass, before any message is sent; errors name call, argument, both values, the way out."""
+
+import math
+import operator
+
+from .arrays import DATATYPES, OPS, kind_of
+
+_NAMES = ", ".join(str(dtype) for dtype in DATATYPES)
+
+
+def buffer(call, name, array, writable=False):
+    """The kind of `array` and its flat view.
+
+    Raises:
+        TypeError: it is not an array, or of a dtype that cannot be sent.
+        ValueError: it is not C-contiguous, or read-only though the call writes to it.
+    """
+    kind = kind_of(array)
+    if kind is None:
+        raise TypeError(
+            f"{call}: {name} is of type {type(array).__name__}; mpicoll's collectives work on buffers, so pass a NumPy "
+            f"array: numpy.asarray({name}) (lower case does not mean pickled objects here, as it does in mpi4py)"
+        )
+    if array.dtype not in DATATYPES:
+        raise TypeError(f"{call}: {name} has dtype {array.dtype}; supported are {_NAMES}; convert it with astype")
+    flags = array.flags
+    if not flags.c_contiguous:
+        raise ValueError(
+            f"{call}: {name} is not C-contiguous: shape {array.shape}, strides {array.strides} bytes; "
+            f"pass numpy.ascontiguousarray({name})"
+        )
+    if writable and not flags.writeable:
+        raise ValueError(f"{call}: {name} is read-only, but the result is written there; pass a copy")
+    return kind, array if array.ndim == 1 else array.reshape(-1)
+
+
+def receive(call, kind, recvbuf, shape, sendbuf, what):
+    """recvbuf and its flat view; a new array of the given shape and sendbuf's dtype if it is None.
+
+    `what` says in words why recvbuf must have so many elements.
+    """
+    if recvbuf is None:
+        recvbuf = kind.empty(shape, sendbuf.dtype)
+        return recvbuf, recvbuf.reshape(-1)
+    recv_kind, flat = buffer(call, "recvbuf", recvbuf, writable=True)
+    if recv_kind is not kind:
+        raise TypeError(
+            f"{call}: sendbuf is a {type(sendbuf).__name__}, recvbuf a {type(recvbuf).__name__}; use one kind"
+        )
+    if recvbuf.dtype != sendbuf.dtype:
+        raise TypeError(
+            f"{call}: recvbuf has dtype {recvbuf.dtype}, sendbuf has {sendbuf.dtype}; they must be the same"
+        )
+    if len(flat) != math.prod(shape):
+        raise ValueError(f"{call}: recvbuf has {len(flat)} elements, {what}")
+    return recvbuf, flat
+
+
+def no_overlap(call, kind, whole, other, own, allowed):
+    """Nothing, or a ValueError if the flat arrays whole and other overlap, unless other is just `own`."""
+    if len(other) and kind.shares_memory(whole, other) and not kind.same_memory(own, other):
+        raise ValueError(f"{call}: sendbuf and recvbuf overlap; pass separate arrays, or for in place {allowed}")
+
+
+def operation(call, op, dtype):
+    """Nothing, or an error if `op` is unknown or not defined for `dtype`."""
+    if op not in OPS:
+        raise ValueError(f"{call}: op is {op!r}; there are {', '.join(map(repr, OPS))}")
+    if op == "avg" and dtype.kind in "iu":
+        raise TypeError(f"{call}: op 'avg' of dtype {dtype} is no integer in general; use 'sum' and divide, or floats")
+
+
+def rank(call, name, value, size):
+    """`value` as a rank.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: there is no such rank.
+    """
+    try:
+        value = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{call}: {name} is {value!r}; it is a rank, an integer") from None
+    if not 0 <= value < size:
+        raise ValueError(f"{call}: {name} is {value}; ranks go from 0 to {size - 1}")
+    return value
+
+
+def scattered(call, sendbuf, counts, size, rank):
+    """The shape of the own part of sendbuf, cut along its first axis, and the number of elements of every rank's part.
+
+    Raises:
+        ValueError: the axis does not divide by the number of ranks, or counts do not fit it.
+    """
+    if sendbuf.ndim == 0:
+        raise ValueError(f"{call}: sendbuf has no axis to cut along; pass rows for each of {size} ranks")
+    length, *row = sendbuf.shape
+    if counts is None:
+        if length % size:
+            raise ValueError(
+                f"{call}: sendbuf's first axis has length {length}, which does not divide by {size} ranks; pass counts"
+            )
+        counts = (length // size,) * size
+    else:
+        counts = _counts(call, counts, size)
+        if sum(counts) != length:
+            raise ValueError(f"{call}: counts add up to {sum(counts)}, sendbuf's first axis has length {length}")
+    each = math.prod(row)
+    return (counts[rank], *row), tuple(count * each for count in counts)
+
+
+def gathered(call, sendbuf, counts, size, rank):
+    """The shape of all ranks' sendbufs along the first axis, and the number of elements of every rank's.
+
+    Raises:
+        ValueError: counts do not fit sendbuf.
+    """
+    length, *row = sendbuf.shape or (1,)
+    if counts is None:
+        counts = (length,) * size
+    else:
+        counts = _counts(call, counts, size)
+        if counts[rank] != length:
+            raise ValueError(f"{call}: counts[{rank}] is {counts[rank]}, sendbuf's first axis has length {length}")
+    each = math.prod(row)
+    return (sum(counts), *row), tuple(count * each for count in counts)
+
+
+def _counts(call, counts, size):
+    try:
+        counts = tuple(operator.index(count) for count in counts)
+    except TypeError:
+        raise TypeError(f"{call}: counts is {counts!r}; it is a list of {size} integers") from None
+    if len(counts) != size or any(count < 0 for count in counts):
+        raise ValueError(f"{call}: counts is {counts}; it holds one count of rows, 0 or more, for each of {size} ranks")
+    return counts

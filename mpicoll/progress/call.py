@@ -1,0 +1,135 @@
+"""A collective under way on a real communicator, and what all collectives of one communicator share."""
+
+from mpi4py import MPI
+
+from ..language import NUMBERS, Call
+
+MESSAGE_LIMIT = 1 << 30  # bytes; longer messages are cut, so that counts always fit MPI's int
+NONBLOCKING = 128  # blocks of tags for nonblocking calls: as many may be in flight on one communicator
+
+
+class Transport:
+    """What the calls of one communicator share, whatever collective they perform.
+
+    Tags: path number n of a call has the tag 73 block + n. Block 0 is for blocking calls, blocks 1 to 128 for
+    nonblocking ones in turn, the last one for point-to-point messages, those between for plans while they live.
+
+    Attributes:
+        mpi: the private mpi4py communicator.
+        bytes_sent: bytes given to Isend so far, by this rank.
+        broken: None, or what went wrong: from then on nothing more is started.
+        pool: free scratch memory, lists by kind of array and capacity. Fresh memory for each call made a 64 MiB ring
+            several times slower: its pages are touched for the first time while the neighbours wait.
+    """
+
+    def __init__(self, mpi):
+        self.mpi, self.rank, self.size = mpi, mpi.rank, mpi.size
+        self.bytes_sent = 0
+        self.broken = None
+        self.pool = {}
+        blocks = (mpi.Get_attr(MPI.TAG_UB) + 1) // NUMBERS
+        self.goodbye = NUMBERS * (blocks - 1)  # the tag of the message by which a rank takes its leave
+        self.plan_blocks = range(NONBLOCKING + 1, blocks - 1)
+        self.plans = {}  # block -> plan
+        self.recent = [None] * NONBLOCKING  # the handle that used each nonblocking block last
+        self.started = 0
+
+    def check(self, name):
+        """Nothing, or a RuntimeError if the communicator cannot be used any more."""
+        if self.broken:
+            raise RuntimeError(f"{name}: this communicator is broken since {self.broken}")
+
+    def check_idle(self):
+        """Nothing, or a RuntimeError if something is still in flight."""
+        handles = [handle for handle in self.recent if handle and not handle.done]
+        plans = [plan for plan in self.plans.values() if plan.active]
+        if handles or plans:
+            raise RuntimeError(
+                f"close: {len(handles)} handles and {len(plans)} plans are still under way; wait for them"
+            )
+
+    def next_block(self):
+        """The block of the next nonblocking call; its previous user has ended."""
+        slot = self.started % NONBLOCKING
+        previous = self.recent[slot]
+        if previous and not previous.done:
+            previous.settle()
+        return slot + 1
+
+    def in_flight(self, handle):
+        """`handle` is noted as the user of the block that `next_block` gave."""
+        self.recent[self.started % NONBLOCKING] = handle
+        self.started += 1
+
+    def plan_block(self, name):
+        """The lowest block that no living plan uses: the same on every rank, as plans come and go in the same order."""
+        for block in self.plan_blocks:
+            if block not in self.plans:
+                return block
+        raise RuntimeError(f"{name}_init: all {len(self.plan_blocks)} plans of this communicator are in use; free some")
+
+    def take(self, kind, nbytes):
+        """Scratch memory for `nbytes` bytes, and the list to which it is to be given back."""
+        capacity = 1 << max(nbytes - 1, 255).bit_length()  # by powers of two: few different ones
+        free = self.pool.setdefault((kind, capacity), [])
+        try:
+            return free.pop(), free
+        except IndexError:
+            return kind.memory(capacity), free
+
+    def has_left(self, peer):
+        """Whether the rank `peer` has ended its program or closed the communicator."""
+        return self.mpi.Iprobe(peer, self.goodbye)
+
+
+class LiveCall(Call):
+    """A call whose Isend and Irecv are MPI's. `made` lists (request, array, peer, whether it is sent)."""
+
+    __slots__ = ("datatype", "kind", "name", "scratches", "tag", "transport")
+
+    def __init__(self, transport, name, kind, datatype, op, block):
+        self.transport, self.name, self.kind, self.datatype = transport, name, kind, datatype
+        self.tag = NUMBERS * block
+        self.scratches = []
+        rank, size = transport.rank, transport.size
+        super().__init__(rank, size, self._work(kind.reduction(op)), self._work(kind.finishing(op, size)))
+
+    def _work(self, function):
+        """What `op` is to do for a local `function`: just that."""
+        return function
+
+    def isend(self, array, peer, number):
+        return self._post(array, peer, number, True)
+
+    def irecv(self, array, peer, number):
+        return self._post(array, peer, number, False)
+
+    def _post(self, array, peer, number, sending):
+        if array.nbytes > MESSAGE_LIMIT:
+            length = max(1, MESSAGE_LIMIT // array.itemsize)
+            parts = [array[start : start + length] for start in range(0, len(array), length)]
+            return tuple(self._post(part, peer, number, sending) for part in parts)
+        request = self._message(array, peer, number, sending)
+        self.made.append((request, array, peer, sending))
+        return request
+
+    def _message(self, array, peer, number, sending):
+        transport, buffer = self.transport, (array, len(array), self.datatype)
+        if not sending:
+            return transport.mpi.Irecv(buffer, peer, self.tag + number)
+        transport.bytes_sent += array.nbytes
+        return transport.mpi.Isend(buffer, peer, self.tag + number)
+
+    def copy(self, out, array):
+        return self.kind.copy(out, array)
+
+    def scratch(self, like):
+        memory, free = self.transport.take(self.kind, like.nbytes)
+        self.scratches.append((memory, free))
+        return self.kind.view(memory, len(like), like.dtype)
+
+    def ended(self):
+        """The call's scratch memory is the pool's again: nothing of the call is in flight any more."""
+        for memory, free in self.scratches:
+            free.append(memory)
+        self.scratches.clear()

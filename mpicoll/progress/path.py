@@ -1,0 +1,107 @@
+"""One generator under way: post the next round, see whether it is complete."""
+
+from types import GeneratorType
+
+from mpi4py import MPI
+
+_testall = MPI.Request.Testall
+_statuses = []  # Testall's; read only right after an error, so that all paths may share them
+_END = object()
+
+KEPT = []  # what failed with messages in flight: memory given back under an active receive would corrupt another array
+
+
+class CollectiveError(RuntimeError):
+    """A message of a collective failed; the communicator cannot be used any more."""
+
+
+class Path:
+    """A generator, and what its current round still waits for: requests, events, lanes."""
+
+    __slots__ = ("call", "events", "generator", "lanes", "made", "requests", "rounds")
+
+    def __init__(self, call, generator):
+        self.call, self.generator = call, generator
+        self.made = self.requests = self.events = self.lanes = ()
+        self.rounds = 0
+
+    def step(self):
+        """The next round is posted; False if there is none, the generator has ended."""
+        items = next(self.generator, _END)
+        if items is _END:
+            return False
+        call = self.call
+        self.made, call.made = call.made, []
+        self.rounds += 1
+        if type(items) is list:  # a plan's round, sorted when it was recorded: requests only
+            self.requests = items
+            return True
+        self.requests = []
+        self._sort(items)
+        return True
+
+    def _sort(self, items):
+        for item in items if type(items) is tuple else (items,):
+            if item is None:
+                continue
+            if isinstance(item, MPI.Request):
+                self.requests.append(item)
+            elif type(item) is GeneratorType:
+                self.lanes = [*self.lanes, Path(self.call, item)]
+            elif type(item) is tuple:  # the parts of a long message
+                self._sort(item)
+            else:
+                self.events = [*self.events, item]
+
+    def complete(self):
+        """Whether the round is complete; lanes go on as far as they can."""
+        if self.requests and self._testall():
+            self.requests = ()
+        if self.events:
+            self.events = [event for event in self.events if not event.Test()]
+        if self.lanes:
+            self.lanes = [lane for lane in self.lanes if not lane.advance()]
+        return not (self.requests or self.events or self.lanes)
+
+    def advance(self):
+        """Whether the generator has ended, after going on as far as possible without waiting."""
+        while self.complete():
+            if not self.step():
+                return True
+        return False
+
+    def __str__(self):
+        """What is waited for, in words."""
+        pending = "; ".join(
+            f"round {path.rounds - 1}: {'to' if sending else 'for'} rank {peer}, {array.nbytes} bytes"
+            for path, array, peer, sending in self._pending()
+        )
+        return f"rank {self.call.comm.rank} waits in {self.call.name} ({pending or 'for local work'})"
+
+    def peers_gone(self):
+        """The ranks whose messages are waited for, but who have left."""
+        return {peer for _, _, peer, _ in self._pending() if self.call.transport.has_left(peer)}
+
+    def _pending(self):
+        own = self.made if self.requests else ()
+        found = [(self, *what) for request, *what in own if not request.Get_status()]
+        for lane in self.lanes:
+            found += lane._pending()
+        return found
+
+    def _testall(self):
+        try:
+            return _testall(self.requests, _statuses)
+        except MPI.Exception as error:
+            raise self._explained(error) from None
+
+    def _explained(self, error):
+        where = f"{self.call.name}: round {self.rounds - 1} on rank {self.call.comm.rank}"
+        for (_, array, peer, sending), status in zip(self.made, _statuses, strict=False):
+            if status.Get_error() and not sending:
+                return CollectiveError(
+                    f"{where}: rank {peer} sent more than the {array.nbytes} bytes expected, "
+                    f"{status.Get_count(MPI.BYTE)} arrived ({MPI.Get_error_string(status.Get_error())}); "
+                    f"do all ranks pass the same counts and dtypes?"
+                )
+        return CollectiveError(f"{where}: {error}")

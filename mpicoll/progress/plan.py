@@ -1,0 +1,144 @@
+"""Persistent plans: an algorithm recorded once, played as often as wanted.
+
+What is recorded is a tree: a round is what was made, in the order of creation, and one list of rounds for each lane.
+Playing it is again a generator, so the same drivers run it.
+"""
+
+from functools import partial
+from types import GeneratorType
+
+from .call import LiveCall
+from .engine import Handle
+from .path import Path
+
+
+class RecordingCall(LiveCall):
+    """A call in which nothing happens yet: messages become persistent requests, local work a function to call later."""
+
+    __slots__ = ("nbytes", "requests")
+
+    def __init__(self, transport, name, kind, datatype, op, block):
+        self.requests = []  # all of them
+        self.nbytes = 0  # sent by this rank each time it is played
+        super().__init__(transport, name, kind, datatype, op, block)
+
+    def _work(self, function):
+        return function and (lambda *arrays: self.made.append(partial(function, *arrays)))
+
+    def _message(self, array, peer, number, sending):
+        mpi = self.transport.mpi
+        request = (mpi.Send_init if sending else mpi.Recv_init)(
+            (array, len(array), self.datatype), peer, self.tag + number
+        )
+        self.requests.append(request)
+        self.nbytes += array.nbytes if sending else 0
+        return request
+
+    def copy(self, out, array):
+        self.made.append(partial(self.kind.copy, out, array))
+
+    def ended(self):
+        """Scratch stays the plan's until it is freed."""
+
+
+class Round:
+    """A recorded round: what to call to post it, in order; its messages; the rounds of its lanes."""
+
+    __slots__ = ("actions", "lanes", "messages", "requests")
+
+    def __init__(self, made, lanes):
+        self.messages = [entry for entry in made if type(entry) is tuple]
+        self.requests = [message[0] for message in self.messages]
+        # one by one, in order: Startall's order is arbitrary, and messages between two ranks match in order
+        self.actions = [entry[0].Start if type(entry) is tuple else entry for entry in made]
+        self.lanes = lanes
+
+
+def record(call, generator):
+    """The rounds of `generator`, which makes its messages and local work through the recording `call`."""
+    rounds = []
+    for items in generator:
+        made, call.made = call.made, []
+        items = items if type(items) is tuple else (items,)
+        rounds.append(Round(made, [record(call, item) for item in items if type(item) is GeneratorType]))
+    return rounds
+
+
+def play(call, rounds):
+    """The recorded rounds happen: a generator for the usual drivers."""
+    for round_ in rounds:
+        for action in round_.actions:
+            action()
+        call.made = round_.messages
+        if round_.lanes:
+            yield (*round_.requests, *(play(call, lane) for lane in round_.lanes))
+        else:
+            yield round_.requests
+
+
+class Plan:
+    """A collective on fixed buffers, prepared once: `start` and `wait` as often as wanted, then `free`.
+
+    Between start and wait the buffers belong to the collective; before the next start new data may be written to them.
+    Plans are made, started and freed in the same order on every rank.
+    """
+
+    def __init__(self, call, generator, result, release):
+        self._call, self._result, self._release = call, result, release
+        self._rounds = record(call, generator)
+        self._handle = None
+        self._freed = False
+
+    @property
+    def active(self):
+        """Whether it was started and not yet waited for."""
+        return self._handle is not None
+
+    def start(self):
+        """The collective is under way.
+
+        Raises:
+            RuntimeError: it already is, or the plan is freed, or the communicator broken.
+        """
+        name, transport = self._call.name, self._call.transport
+        if self._freed:
+            raise RuntimeError(f"{name} plan: it is freed; make a new one with {name}_init")
+        if self._handle:
+            raise RuntimeError(f"{name} plan: it was started already; wait for it before you start it again")
+        transport.check(name)
+        transport.bytes_sent += self._call.nbytes
+        self._handle = Handle(Path(self._call, play(self._call, self._rounds)), self._result)
+
+    def test(self):
+        """Whether what was started has ended; everything in flight is driven once. Once true, `start` may follow."""
+        ended = self._started().test()
+        if ended:
+            self._handle = None
+        return ended
+
+    def wait(self, timeout=None):
+        """The collective's result, as its blocking form returns it. Arguments and errors as Handle.wait."""
+        result = self._started().wait(timeout)
+        self._handle = None
+        return result
+
+    def _started(self):
+        if not self._handle:
+            raise RuntimeError(f"{self._call.name} plan: it was not started")
+        return self._handle
+
+    def free(self):
+        """The plan's requests, scratch memory and tags are given back; once more does nothing.
+
+        Raises:
+            RuntimeError: it is under way.
+        """
+        if self._handle:
+            raise RuntimeError(f"{self._call.name} plan: it is under way; wait for it before you free it")
+        if self._freed:
+            return
+        self._freed = True
+        for request in self._call.requests:
+            request.Free()
+        LiveCall.ended(self._call)
+        self._release(self)

@@ -1,0 +1,77 @@
+"""How to wait.
+
+Nothing moves in MPI unless somebody calls it, so waiting is a loop over Testall. It polls, after some 50 polls yields
+the processor between them, after some 2,000 sleeps a little, so that 8 ranks on 2 cores do not starve each other. From
+then on it also watches the deadline, and whether the ranks that it waits for are still there.
+"""
+
+import math
+import os
+import time
+
+SPINS = 50  # polls before the processor is given away
+YIELDS = 2000  # polls before sleeping
+NAP = 50e-6  # s
+LOOK = 0.5  # s between two looks at the peers
+
+
+class Timeout(TimeoutError):
+    """What was waited for has not come in time."""
+
+
+class PeerLeft(RuntimeError):
+    """A rank that is waited for has ended its program or closed the communicator."""
+
+
+def _default_timeout():
+    text = os.environ.get("MPICOLL_TIMEOUT", "inf")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not seconds > 0:
+        raise ValueError(f"MPICOLL_TIMEOUT is {text!r}; it is a number of seconds above 0")
+    return seconds
+
+
+DEFAULT_TIMEOUT = _default_timeout()  # s
+
+
+class Pause:
+    """What a wait does between two polls once it has polled SPINS times without success."""
+
+    __slots__ = ("gone", "look", "path", "polls", "since", "timeout")
+
+    def __init__(self, path, timeout=None):
+        self.path = path
+        self.timeout = DEFAULT_TIMEOUT if timeout is None else timeout
+        self.since = time.monotonic()
+        self.polls = 0
+        self.look = LOOK
+        self.gone = ()
+
+    def __call__(self):
+        """Others have had the processor for a moment.
+
+        Raises:
+            Timeout: `timeout` seconds have passed since the first pause.
+            PeerLeft: a rank that `path` waits for has left, and its message is not among those that it sent before.
+        """
+        self.polls += 1
+        if self.polls < YIELDS and self.timeout == math.inf:
+            os.sched_yield()
+            return
+        waited = time.monotonic() - self.since
+        if waited >= self.timeout:
+            raise Timeout(f"{self.path}, for {waited:.3g} s now")
+        if waited >= self.look:
+            self.look = waited + LOOK
+            gone = self.path.peers_gone()
+            for peer in gone:
+                if peer in self.gone:  # seen twice, half a second apart: whatever it sent before has arrived
+                    raise PeerLeft(f"rank {peer} has ended its program or closed the communicator, but {self.path}")
+            self.gone = gone
+        if self.polls < YIELDS:
+            os.sched_yield()
+        else:
+            time.sleep(NAP)
