@@ -77,7 +77,7 @@ class NumPyArrays:
 
 
 def _maximum(out, a, b):
-    np.maximum(a, b, out)
+    np.maximum(a, b, out=out)
 
 
 def _add(out, a, b):

@@ -1,0 +1,118 @@
+"""Wrong arguments and wrong order of calls raise before any message is sent, and say what to do."""
+
+import numpy as np
+import pytest
+
+import mpicoll
+
+pytestmark = pytest.mark.mpi
+
+X = np.zeros(10, "float32")
+STRIDED = np.zeros((4, 6), "float32")[:, ::2]
+READ_ONLY = np.zeros(10, "float32")
+READ_ONLY.flags.writeable = False
+
+WRONG = [
+    (lambda c: c.allreduce(3.0), TypeError, "allreduce: sendbuf is of type float"),
+    (lambda c: c.allreduce([1, 2]), TypeError, "pass a NumPy array"),
+    (lambda c: c.broadcast("text"), TypeError, "broadcast: buf is of type str"),
+    (lambda c: c.allreduce(np.ma.zeros(3)), TypeError, "sendbuf is of type MaskedArray"),
+    (lambda c: c.allreduce(np.zeros(3, object)), TypeError, "sendbuf has dtype object; supported are float32"),
+    (lambda c: c.allreduce(np.zeros(3, ">f4")), TypeError, "sendbuf has dtype >f4"),
+    (lambda c: c.allreduce(STRIDED), ValueError, r"sendbuf is not C-contiguous: shape \(4, 3\), strides \(24, 8\)"),
+    (lambda c: c.allreduce(X, STRIDED), ValueError, "recvbuf is not C-contiguous"),
+    (lambda c: c.allreduce(X, np.zeros(12, "float32")), ValueError, "recvbuf has 12 elements, sendbuf has 10"),
+    (lambda c: c.allreduce(X, np.zeros(10)), TypeError, "recvbuf has dtype float64, sendbuf has float32"),
+    (lambda c: c.allreduce(X, READ_ONLY), ValueError, "recvbuf is read-only"),
+    (lambda c: c.allreduce(READ_ONLY, READ_ONLY), ValueError, "recvbuf is read-only"),
+    (lambda c: c.allreduce(X, op="mean"), ValueError, "op is 'mean'; there are 'sum', 'max', 'avg'"),
+    (lambda c: c.allreduce(X, op=None), ValueError, "op is None"),
+    (lambda c: c.allreduce(X, op=["sum"]), ValueError, "op is"),
+    (lambda c: c.allreduce(np.zeros(3, int), op="avg"), TypeError, "op 'avg' of dtype int64"),
+    (lambda c: c.allreduce(X, algorithm="rign"), ValueError, "algorithm is 'rign'; there are 'ring', 'tree'"),
+    (lambda c: c.broadcast(X, algorithm="recursive_doubling"), ValueError, "there are 'tree'"),
+    (lambda c: c.broadcast(X, root=c.size), ValueError, "broadcast: root is [0-9]+; ranks go from 0 to"),
+    (lambda c: c.reduce(X, root=-1), ValueError, "reduce: root is -1"),
+    (lambda c: c.reduce(X, root=0.0), TypeError, "root is 0.0; it is a rank"),
+    (lambda c: c.allreduce(X[:-1], X[1:]), ValueError, "sendbuf and recvbuf overlap"),
+    (lambda c: c.reduce_scatter(np.zeros(())), ValueError, "sendbuf has no axis"),
+    (lambda c: c.reduce_scatter(X, counts=[10]  * (c.size + 1)), ValueError, "it holds one count of rows"),
+    (lambda c: c.reduce_scatter(X, counts=[11] + [0] * (c.size - 1)), ValueError, "counts add up to 11"),
+    (lambda c: c.reduce_scatter(X, counts=[-1] * c.size), ValueError, "0 or more"),
+    (lambda c: c.reduce_scatter(X, counts=3), TypeError, "counts is 3"),
+    (lambda c: c.allgather(X, counts=[3] * c.size), ValueError, "is 3, sendbuf's first axis has length 10"),
+    (lambda c: c.allgather(X, np.zeros(3, "float32")), ValueError, "recvbuf has 3 elements, all ranks together send"),
+    (lambda c: mpicoll.Communicator(None), TypeError, "mpi_comm is of type NoneType"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", range(len(WRONG)))
+def test_a_wrong_argument_raises_before_any_message_is_sent(comm, case):
+    call, error, message = WRONG[case]
+    before = comm.bytes_sent
+    with pytest.raises(error, match=message):
+        call(comm)
+    assert comm.bytes_sent == before
+    assert comm.allreduce(np.array([1])) == comm.size  # and the communicator goes on
+
+
+def test_a_first_axis_that_does_not_divide_is_named(comm):
+    if comm.size > 1:
+        with pytest.raises(ValueError, match="length 1, which does not divide by"):
+            comm.reduce_scatter(np.zeros((1, 5)))
+
+
+def test_a_read_only_array_can_be_sent(comm):
+    assert (comm.allreduce(READ_ONLY) == 0).all()
+    if comm.rank == 0:
+        comm.broadcast(READ_ONLY)
+    else:
+        comm.broadcast(np.zeros(10, "float32"))
+
+
+def test_a_plan_started_twice_or_not_at_all_is_an_error(comm):
+    plan = comm.allreduce_init(np.zeros(5))
+    with pytest.raises(RuntimeError, match="allreduce plan: it was not started"):
+        plan.wait()
+    plan.start()
+    with pytest.raises(RuntimeError, match="it was started already"):
+        plan.start()
+    with pytest.raises(RuntimeError, match="it is under way; wait for it before you free it"):
+        plan.free()
+    plan.wait()
+    plan.free()
+    with pytest.raises(RuntimeError, match="it is freed"):
+        plan.start()
+
+
+def test_closing_with_something_in_flight_is_an_error(comm):
+    from mpi4py import MPI
+
+    other = mpicoll.Communicator(MPI.COMM_WORLD)
+    plan = other.allreduce_init(np.zeros(5))
+    plan.start()
+    with pytest.raises(RuntimeError, match="0 handles and 1 plans are still under way"):
+        other.close()
+    plan.wait()
+    other.close()
+    with pytest.raises(RuntimeError, match="allreduce: this communicator is broken since it was closed"):
+        other.allreduce(np.zeros(1))
+
+
+def test_wait_with_a_timeout_leaves_the_handle_alive(comm):
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    if comm.size == 1:
+        return
+    token = np.zeros(1, "uint8")
+    if comm.rank == 0:  # comes only when the others have seen their timeout
+        for rank in range(1, comm.size):
+            world.Recv(token, rank, tag=9)
+        assert comm.iallreduce(np.array([comm.rank])).wait() == sum(range(comm.size))
+    else:
+        handle = comm.iallreduce(np.array([comm.rank]))
+        with pytest.raises(mpicoll.Timeout, match=r"waits in allreduce \(.*rank"):
+            handle.wait(timeout=1e-3)
+        world.Send(token, 0, tag=9)
+        assert handle.wait() == sum(range(comm.size))
