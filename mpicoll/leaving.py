@@ -45,5 +45,4 @@ def leave(transports):
 
 
 def _leave_all():
-    runtime.abort_after_exit()
     leave(list(_open))

@@ -42,35 +42,43 @@ def install_abort_hook():
 
 
 def _abort(kind, error, trace):
-    if isinstance(error, SystemExit) and not _status(error):
-        return  # a thread that ends so ends in order
+    status = error.code if isinstance(error, SystemExit) else 1
+    if status not in (0, None):  # otherwise a thread that ends in order
+        _end_job("".join(traceback.format_exception(kind, error, trace)), status)
+
+
+def _end_job(text, status):
     from mpi4py import MPI
 
     rank = MPI.COMM_WORLD.rank
-    text = "".join(traceback.format_exception(kind, error, trace))
     sys.stdout.flush()
     sys.stderr.write("".join(f"[rank {rank}] {line}\n" for line in text.splitlines()))
     sys.stderr.flush()
-    MPI.COMM_WORLD.Abort(_status(error) or 1)
+    MPI.COMM_WORLD.Abort(status if isinstance(status, int) else 1)
 
 
-def _status(error):
-    code = getattr(error, "code", 1)
-    return code if isinstance(code, int) else int(code is not None)
+class _Exit(SystemExit):
+    """What `sys.exit` raises: it knows where it was raised, and notices when it ends the program.
 
+    No excepthook is called for SystemExit. But the interpreter, when nobody has caught it, reads its `code`, and it is
+    the only one to do so without a calling frame.
+    """
 
-_last_exit = None
+    def __init__(self, status=None):
+        super().__init__(status)
+        self.status = status
+        self.stack = traceback.format_stack(sys._getframe(2))
+
+    @property
+    def code(self):
+        try:
+            sys._getframe(1)
+        except ValueError:
+            if self.status not in (0, None):
+                text = ["Traceback (most recent call last):\n", *self.stack, f"SystemExit: {self.status}"]
+                _end_job("".join(text), self.status)
+        return self.status
 
 
 def _exit(status=None):
-    """`sys.exit`, but remembered: at the end of the program we can tell whether this was what ended it."""
-    global _last_exit
-    _last_exit = SystemExit(status)
-    raise _last_exit
-
-
-def abort_after_exit():
-    """The job is ended if this program was: by `sys.exit` with a status other than 0, that nobody caught."""
-    trace = _last_exit and _last_exit.__traceback__
-    if trace and _status(_last_exit) and trace.tb_frame.f_back is None:  # it went through the outermost frame
-        _abort(SystemExit, _last_exit, trace)
+    raise _Exit(status)

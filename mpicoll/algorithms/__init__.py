@@ -6,6 +6,7 @@
 `prepare` adapts.
 """
 
+import functools
 import inspect
 
 from . import recursive_doubling, ring, tree
@@ -22,13 +23,13 @@ FAMILIES = {
     for collective in COLLECTIVES
 }
 
-_CUT = {
-    function: tuple(name.endswith("chunks") for name in inspect.signature(function).parameters)[1:]
-    for family in FAMILIES.values()
-    for function in family.values()
-}
+
+@functools.cache
+def _wants_chunks(function):
+    return tuple(name.endswith("chunks") for name in inspect.signature(function).parameters)[1:]
 
 
 def prepare(function, arrays, counts):
     """The arrays as the algorithm `function` takes them: cut into chunks of `counts` elements where it wants chunks."""
-    return [split(array, counts) if cut else array for array, cut in zip(arrays, _CUT[function], strict=False)]
+    wants = _wants_chunks(function)
+    return [split(array, counts) if cut else array for array, cut in zip(arrays, wants, strict=False)]

@@ -41,7 +41,9 @@ def reduce_scatter(comm, chunks, result, op, segments=None):
         yield comm.copy(result, chunks[0])
         yield op.finish(result)
         return
-    segments = segments or segment_count(chunks)
+    segments = segment_count(chunks) if segments is None else segments
+    if segments < 2:
+        raise ValueError(f"ring: segments is {segments}; with less than 2 there is no time to reduce what is sent on")
     pieces = [cut(chunk, segments) for chunk in chunks]
     longest = max((chunk[0] for chunk in pieces), key=len)
     slots = [comm.scratch(longest) for _ in range(2 if size == 2 else segments + 1)]

@@ -32,12 +32,13 @@ class Path:
             return False
         call = self.call
         self.made, call.made = call.made, []
-        self.rounds += 1
         if type(items) is list:  # a plan's round, sorted when it was recorded: requests only
             self.requests = items
-            return True
-        self.requests = []
-        self._sort(items)
+        else:
+            self.requests = []
+            self._sort(items)
+        if self.requests:
+            self.rounds += 1
         return True
 
     def _sort(self, items):
@@ -76,7 +77,7 @@ class Path:
             f"round {path.rounds - 1}: {'to' if sending else 'for'} rank {peer}, {array.nbytes} bytes"
             for path, array, peer, sending in self._pending()
         )
-        return f"rank {self.call.comm.rank} waits in {self.call.name} ({pending or 'for local work'})"
+        return f"rank {self.call.comm.rank} waits in {self.call.name} ({pending or f'after round {self.rounds - 1}'})"
 
     def peers_gone(self):
         """The ranks whose messages are waited for, but who have left."""

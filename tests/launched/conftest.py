@@ -15,6 +15,7 @@ def mpirun(tmp_path_factory):
     """mpirun(size, program or arguments, **environment): the finished process; a hang is a failure after 60 s."""
     version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=True).stdout
     flags = ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"] if "Open MPI" in version else []
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.getuid() == 0 else {}
     folder = tmp_path_factory.mktemp("programs")
 
     def run(size, *arguments, **environment):
@@ -29,7 +30,7 @@ def mpirun(tmp_path_factory):
             timeout=60,
             check=False,
             cwd=folder,
-            env={**os.environ, **environment},
+            env={**os.environ, **as_root, **environment},
         )
 
     return run

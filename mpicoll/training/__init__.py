@@ -1,0 +1,5 @@
+"""Data-parallel training. In reading order: layers, losses, models, optimizers, data, sampler; reducer, replicas, loop.
+
+The first six know nothing of ranks' messages. The reducer averages gradients over the ranks while backward goes on; the
+loop gives the model's backward a hook, and owns accumulation.
+"""

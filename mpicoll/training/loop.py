@@ -1,0 +1,76 @@
+"""The training loop and the evaluation: the same numbers for every number of ranks, up to rounding."""
+
+import contextlib
+import time
+
+import numpy as np
+
+from .losses import cross_entropy
+
+REPORT_EVERY = 10  # steps; the losses of so many are reduced together, so that a report costs a step nearly nothing
+
+
+def train(comm, model, optimizer, reducer, windows, sampler, steps, schedule):
+    """The model has been trained for `steps` steps; yields one record per step, on all ranks, some steps late.
+
+    The loop owns accumulation: a rank's share of the global batch is computed in micro-batches, and only the last one
+    is synchronised.
+
+    Args:
+        windows: (samples, context + 1), see `data.Text`.
+        sampler: gives this rank's share of every global batch, cut into micro-batches.
+        schedule: step → learning rate.
+
+    Yields:
+        {"step" from 1, "loss": the mean over the global batch, "lr", "step_ms", "compute_ms": step_ms without the
+        exposed communication, "comm_ms", "exposed_comm_ms", "bytes_sent"}; times and bytes are this rank's.
+    """
+
+    def after_layer(layer):
+        for parameter in reversed(layer.parameters):
+            reducer.mark_ready(parameter)
+        comm.progress()
+
+    records = []
+    for step in range(steps):
+        start = time.perf_counter()
+        reducer.zero_grad()
+        loss = 0.0
+        for i, part in enumerate(sampler.batch(step), 1):
+            batch = windows[part]
+            with contextlib.nullcontext() if i == sampler.accumulation else reducer.no_sync():
+                losses, grad = cross_entropy(model.forward(batch[:, :-1]), batch[:, -1], divisor=sampler.share)
+                model.backward(grad, after_layer)
+            loss += losses.sum() / sampler.share
+        reducer.finish()
+        optimizer.lr = schedule(step)
+        optimizer.step()
+        took = time.perf_counter() - start
+        records.append(
+            {
+                "step": step + 1,
+                "loss": loss,
+                "lr": optimizer.lr,
+                "step_ms": took * 1e3,
+                "compute_ms": (took - reducer.exposed_s) * 1e3,
+                "comm_ms": reducer.communication_s * 1e3,
+                "exposed_comm_ms": reducer.exposed_s * 1e3,
+                "bytes_sent": reducer.bytes_sent,
+            }
+        )
+        if len(records) == REPORT_EVERY or step == steps - 1:
+            for record, mean in zip(
+                records, comm.allreduce(np.array([r["loss"] for r in records]), op="avg"), strict=True
+            ):
+                yield {**record, "loss": float(mean)}
+            records = []
+
+
+def evaluate(comm, model, windows, batch=1000):
+    """The mean loss over all windows, each exactly once: shards by rank, sums in float64. The same on all ranks."""
+    shard = np.array_split(windows, comm.size)[comm.rank]
+    total = 0.0
+    for start in range(0, len(shard), batch):
+        part = shard[start : start + batch]
+        total += cross_entropy(model.forward(part[:, :-1]), part[:, -1])[0].sum()
+    return float(comm.allreduce(np.array([total]))[0]) / len(windows)

@@ -1,0 +1,55 @@
+"""Are the replicas the same? Comparisons over ranks; each gives the same answer on every rank."""
+
+import hashlib
+
+import numpy as np
+
+
+def digest(content):
+    """The sha256 of bytes or of a contiguous array, as 32 bytes in a uint8 array."""
+    return np.frombuffer(hashlib.sha256(content).digest(), np.uint8)
+
+
+def fingerprints(parameters):
+    """One sha256 per parameter, over the bytes of its data: (parameters, 32) uint8."""
+    # The view as bytes also serves types that the buffer protocol does not know (bfloat16).
+    rows = [digest(p.data.reshape(-1).view(np.uint8)) for p in parameters]
+    return np.stack(rows) if rows else np.empty((0, 32), np.uint8)
+
+
+def first_difference(comm, parameters):
+    """None if all parameters have the same bits on all ranks, else (the first that differs, ranks unlike rank 0)."""
+    own = fingerprints(parameters)
+    everyone = comm.allgather(own.reshape(-1)).reshape(comm.size, len(own), 32)
+    differs = (everyone != everyone[0]).any(axis=2)
+    for i, parameter in enumerate(parameters):
+        if differs[:, i].any():
+            return parameter, [int(r) for r in np.flatnonzero(differs[:, i])]
+    return None
+
+
+def check_layout(comm, parameters):
+    """All ranks have parameters of the same names, shapes and dtypes in the same order.
+
+    Raises:
+        ValueError: on every rank, naming the ranks that differ from rank 0 and the first parameter in which they do.
+    """
+    lines = [f"{p.name} {p.data.dtype}{list(p.data.shape)}" for p in parameters]
+    own = "\n".join(lines).encode()
+    digests = comm.allgather(digest(own)).reshape(comm.size, 32)
+    ranks = [int(r) for r in np.flatnonzero((digests != digests[0]).any(axis=1))]
+    if not ranks:
+        return
+    # Only now is the whole text worth sending.
+    lengths = comm.allgather(np.array([len(own)]))
+    padded = np.zeros(lengths.max(), np.uint8)
+    padded[: len(own)] = np.frombuffer(own, np.uint8)
+    texts = comm.allgather(padded).reshape(comm.size, -1)
+    reference, other = (texts[r, : lengths[r]].tobytes().decode().split("\n") for r in (0, ranks[0]))
+    i = next((i for i, pair in enumerate(zip(reference, other, strict=False)) if pair[0] != pair[1]), None)
+    i = min(len(reference), len(other)) if i is None else i
+    here, there = (side[i] if i < len(side) and side[i] else "no parameter" for side in (reference, other))
+    raise ValueError(
+        f"the models differ between ranks: rank(s) {', '.join(map(str, ranks))} differ from rank 0; "
+        f"parameter {i} is {here} on rank 0 and {there} on rank {ranks[0]}"
+    )

@@ -1,0 +1,59 @@
+"""What an algorithm makes: messages, which have to be matched, and local work, which is done when it is yielded.
+
+`accesses` are the item's accesses to memory, `written` is the array it writes or None.
+"""
+
+from ..language import LANES
+from .memory import access
+
+
+class Message:
+    """A send or a receive, as one side posts it; `path` and `round` are where it was yielded.
+
+    `heard` is the set of ranks (a bit each) whose start the sender knew of when it posted the message.
+    """
+
+    __slots__ = ("array", "heard", "number", "path", "peer", "rank", "round", "sends", "written")
+
+    def __init__(self, rank, array, peer, number, sends):
+        self.rank, self.array, self.peer, self.number, self.sends = rank, array, peer, number, sends
+        self.written = None if sends else array
+
+    @property
+    def accesses(self):
+        return [access(self.array, not self.sends, self)]
+
+    @property
+    def route(self):
+        """(source, dest, lane number): messages on the same route match in order."""
+        return (self.rank, self.peer, self.number) if self.sends else (self.peer, self.rank, self.number)
+
+    def __str__(self):
+        what = f"to rank {self.peer}" if self.sends else f"from rank {self.peer}"
+        return f"{'send' if self.sends else 'receive'} of {len(self.array)} elements {what}"
+
+
+class Work:
+    """Local work: `do(out, *operands)`; work without arrays is nothing to do and touches nothing."""
+
+    __slots__ = ("arrays", "do", "name", "written")
+
+    def __init__(self, name, do=None, *arrays):
+        self.name, self.do, self.arrays = name, do, arrays
+        self.written = arrays[0] if arrays else None
+
+    @property
+    def accesses(self):
+        return [access(array, array is self.written, self) for array in self.arrays]
+
+    def __str__(self):
+        return f"{self.name} of {len(self.arrays[0])} elements" if self.arrays else self.name
+
+
+def lane_name(number):
+    """How a fault names a path by its number: nothing for the root, " on lane 2 of lane 0" for a lane of a lane."""
+    names = []
+    while number:
+        number, k = divmod(number - 1, LANES)
+        names.append(f"lane {k}")
+    return " on " + " of ".join(names) if names else ""

@@ -1,0 +1,139 @@
+"""Ranks, mailboxes and the scheduler: N ranks in one process run until all have finished or nothing can move."""
+
+import collections
+import dataclasses
+import random
+
+from ..language import Call
+from .faults import Deadlock, Unreceived, Unsent, WrongLength
+from .items import Message, Work, lane_name
+from .memory import same
+from .path import Path
+from .symbols import Symbols
+
+
+@dataclasses.dataclass
+class Counts:
+    """What one rank did: rounds (yields with a message of their own, over all its lanes), messages and bytes sent,
+    bytes reduced."""
+
+    rounds: int = 0
+    messages: int = 0
+    sent: int = 0
+    reduced: int = 0
+
+
+class Rank(Call):
+    """One rank's side of the language: everything made is recorded, and done when it has been yielded."""
+
+    __slots__ = ("counts", "rank", "values", "world")
+
+    def __init__(self, world, rank):
+        super().__init__(rank, world.size, self.reduce, self.finish)
+        self.world, self.rank, self.values, self.counts = world, rank, world.values, Counts()
+
+    def isend(self, array, peer, number):
+        return self._make(Message(self.rank, array, peer, number, sends=True))
+
+    def irecv(self, array, peer, number):
+        return self._make(Message(self.rank, array, peer, number, sends=False))
+
+    def reduce(self, out, a, b):
+        return self._make(Work("op", self.values.reduce, out, a, b))
+
+    def finish(self, out):
+        return self._make(Work("finish", self.values.finish, out))
+
+    def copy(self, out, array):
+        return self._make(Work("copy") if same(out, array) else Work("copy", self.values.copy, out, array))
+
+    def scratch(self, like):
+        return self.values.scratch(like)
+
+    def _make(self, item):
+        self.made.append(item)
+        return item
+
+
+class World:
+    """`size` ranks and the mailboxes between them.
+
+    Args:
+        size: the number of ranks.
+        values: the kind of data, `Symbols(size)` by default or `Numbers(op, size)`.
+        seed: the order in which ranks take their steps is drawn from it; by default they take turns.
+    """
+
+    def __init__(self, size, values=None, seed=None):
+        self.size, self.values = size, values or Symbols(size)
+        self.ranks = [Rank(self, rank) for rank in range(size)]
+        self.ready = collections.deque()  # the paths whose round is complete
+        self._random = None if seed is None else random.Random(seed)
+        self._roots = []
+        self._mailboxes = collections.defaultdict(collections.deque)  # by route: what waits to be matched, in order
+
+    def run(self, program):
+        """Every rank has run the generator `program(comm, op)` to its end; returns the ranks' Counts."""
+        self._roots = [Path(self, rank, program(rank.comm, rank.op)) for rank in self.ranks]
+        self.ready.extend(self._roots)
+        while self.ready:
+            if self._random:
+                self.ready.rotate(self._random.randrange(len(self.ready)))
+            self.ready.popleft().step()
+        self._check_nobody_waits()
+        return [rank.counts for rank in self.ranks]
+
+    def unheard(self):
+        """For every rank the ranks of whose start it never heard, by no chain of messages: it may end before theirs."""
+        return [[rank for rank in range(self.size) if not root.heard >> rank & 1] for root in self._roots]
+
+    def _check_nobody_waits(self):
+        """Nothing waits to be matched; otherwise the fault says who waits for whom."""
+        waiting = [message for mailbox in self._mailboxes.values() for message in mailbox]
+        waiting.sort(key=lambda message: (message.rank, message.number))
+        finished = [rank for rank, root in enumerate(self._roots) if root.finished]
+        for message in waiting:
+            if message.peer in finished and message.sends:
+                raise Unreceived(f"{_where(message)} is never received: rank {message.peer} has finished")
+            if message.peer in finished:
+                raise Unsent(f"{_where(message)} waits for ever: rank {message.peer} has finished")
+        if waiting:
+            raise Deadlock("\n".join([_circle(waiting), *(f"{_where(message)} waits" for message in waiting)]))
+
+    def post(self, message):
+        """The message is matched, or waits in its mailbox."""
+        if message.sends:
+            self.values.read(message.array)
+            self.ranks[message.rank].counts.messages += 1
+            self.ranks[message.rank].counts.sent += message.array.nbytes
+        else:
+            self.values.poison(message.array)
+        mailbox = self._mailboxes[message.route]
+        if mailbox and mailbox[0].sends != message.sends:
+            self._match(message, mailbox.popleft())
+        else:
+            mailbox.append(message)
+
+    def _match(self, one, other):
+        send, receive = (one, other) if one.sends else (other, one)
+        if len(send.array) != len(receive.array):
+            raise WrongLength(f"meets {_where(other)}")
+        receive.array[:] = send.array
+        receive.heard = send.heard
+        receive.path.done()
+        send.path.done()
+
+
+def _where(message):
+    return f"rank {message.rank}{lane_name(message.number)}, round {message.round}: {message}"
+
+
+def _circle(waiting):
+    """ "rank 1 -> rank 2 -> rank 1": each waits for the next."""
+    peers = {message.rank: message.peer for message in reversed(waiting)}
+    rank, trail = waiting[0].rank, []
+    while rank not in trail:
+        trail.append(rank)
+        rank = peers[rank]
+    circle = [*trail[trail.index(rank) :], rank]
+    return "who waits for whom: " + " -> ".join(f"rank {rank}" for rank in circle)

@@ -1,0 +1,88 @@
+"""A Communicator for serial tests: ranks are threads of one process."""
+
+import threading
+import time
+
+import numpy as np
+
+
+class World:
+    """Ranks that are threads of this process; collectives match in the order of their starts, as messages do."""
+
+    def __init__(self, size):
+        self.size, self.calls, self.changed = size, {}, threading.Condition()
+
+    def post(self, number, rank, array):
+        with self.changed:
+            self.calls.setdefault(number, {})[rank] = np.copy(array)
+            self.changed.notify_all()
+
+    def collect(self, number):
+        """What every rank gave to this call, in rank order."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.calls[number]) == self.size, timeout=60)
+            return [self.calls[number][rank] for rank in range(self.size)]
+
+
+class Handle:
+    def __init__(self, world, number, out):
+        self.world, self.number, self.out, self.ended_at = world, number, out, None
+
+    def wait(self):
+        self.out[...] = np.mean(self.world.collect(self.number), axis=0)
+        self.ended_at = time.perf_counter()
+
+
+class FakeComm:
+    """What the reducer uses of a Communicator; remembers the lengths of what it launched."""
+
+    def __init__(self, world, rank):
+        self.world, self.rank, self.size = world, rank, world.size
+        self.started, self.bytes_sent, self.launched = 0, 0, []
+
+    def _start(self, array):
+        self.started += 1
+        self.world.post(self.started, self.rank, array)
+        return self.started
+
+    def allgather(self, array):
+        return np.concatenate(self.world.collect(self._start(array)))
+
+    def broadcast(self, array, root):
+        array[...] = self.world.collect(self._start(array))[root]
+
+    def iallreduce(self, array, out, op, algorithm):
+        assert array is out
+        assert op == "avg"
+        self.bytes_sent += array.nbytes
+        self.launched.append(len(array))
+        return Handle(self.world, self._start(array), out)
+
+    def progress(self):
+        pass
+
+
+def ranks(size, program):
+    """The results of program(comm) on every rank; the first exception of any rank is raised."""
+    world, results = World(size), [None] * size
+
+    def run(rank):
+        try:
+            results[rank] = program(FakeComm(world, rank))
+        except Exception as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return results
+
+
+def one_rank():
+    """The comm of a world of one, without threads."""
+    return FakeComm(World(1), 0)

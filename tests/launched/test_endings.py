@@ -1,0 +1,180 @@
+"""However a rank ends, the job ends: non-zero, within seconds, with the traceback once and tagged."""
+
+import re
+
+import pytest
+
+PROLOGUE = """
+import sys, threading
+import numpy as np
+from mpi4py import MPI
+import mpicoll
+
+comm = mpicoll.Communicator(MPI.COMM_WORLD)
+comm.barrier()
+x = np.ones(100_000, "float32")
+
+def broken():
+    raise ValueError("this went wrong")
+"""
+
+WAIT = "\ncomm.allreduce(x)\ncomm.allreduce(x)\n"
+
+ENDINGS = {
+    "an exception": "if comm.rank == 1: broken()",
+    "an exception in a thread": (
+        "if comm.rank == 1:\n    t = threading.Thread(target=broken); t.start(); t.join(); threading.Event().wait()"
+    ),
+    "a wrong argument": "if comm.rank == 1: comm.allreduce(x[::2])",
+    "sys.exit(3)": "if comm.rank == 1: sys.exit(3)",
+    "sys.exit with a message": "if comm.rank == 1: sys.exit('no more')",
+    "an exception that leaves the communicator": "with comm:\n    if comm.rank == 1: broken()\n    comm.allreduce(x)",
+    "an exception while others are in flight": "h = comm.iallreduce(x)\nif comm.rank == 1: broken()\nh.wait()",
+}
+
+TOLD = {
+    "an exception": "ValueError: this went wrong",
+    "an exception in a thread": "ValueError: this went wrong",
+    "a wrong argument": "ValueError: allreduce: sendbuf is not C-contiguous",
+    "sys.exit(3)": "SystemExit: 3",
+    "sys.exit with a message": "SystemExit: no more",
+    "an exception that leaves the communicator": "ValueError: this went wrong",
+    "an exception while others are in flight": "ValueError: this went wrong",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_rank_that_fails_ends_the_job_with_one_tagged_traceback(mpirun, ending):
+    done = mpirun(3, PROLOGUE + ENDINGS[ending] + WAIT)
+    assert done.returncode != 0
+    assert len(re.findall(r"^\[rank 1\] Traceback", done.stderr, re.MULTILINE)) == 1, done.stderr
+    assert done.stderr.count(f"[rank 1] {TOLD[ending]}") == 1, done.stderr
+    assert not re.search(r"^Traceback", done.stderr, re.MULTILINE), "an untagged copy"
+
+
+@pytest.mark.parametrize("ending", ["raise SystemExit(3)", "os._exit(3)", "sys.exit(0)", "raise SystemExit"])
+def test_a_rank_that_leaves_in_any_other_way_leaves_nobody_waiting(mpirun, ending):
+    done = mpirun(3, f"import os\n{PROLOGUE}\nif comm.rank == 1: {ending}\n{WAIT}")
+    assert done.returncode != 0
+    if "os._exit" not in ending:  # there the launcher ends the job
+        told = r"PeerLeft: rank 1 has ended its program or closed the communicator, but rank \d waits in allreduce"
+        assert re.search(told, done.stderr), done.stderr
+
+
+def test_a_handle_that_waits_for_a_rank_that_left_is_told(mpirun):
+    done = mpirun(2, PROLOGUE + "if comm.rank == 0:\n    comm.iallreduce(x).wait()\n")
+    assert done.returncode != 0
+    assert "PeerLeft: rank 1 has ended its program" in done.stderr
+
+
+def test_ranks_that_leave_at_different_times_are_no_error(mpirun):
+    program = PROLOGUE + "comm.reduce(x, root=0)\nif comm.rank == 0:\n    while not comm.ibarrier: pass\nprint('fine')"
+    done = mpirun(3, program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("fine") == 3
+    assert not done.stderr
+
+
+def test_sys_exit_that_is_caught_is_no_error(mpirun):
+    program = PROLOGUE + "try:\n    sys.exit(3)\nexcept SystemExit:\n    pass\ncomm.barrier()\nprint('fine')"
+    done = mpirun(2, program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("fine") == 2
+
+
+def test_different_counts_are_told_with_rank_round_and_lengths(mpirun):
+    done = mpirun(2, PROLOGUE + "comm.allreduce(x[: 100 - 50 * comm.rank], algorithm='recursive_doubling')")
+    assert done.returncode != 0
+    told = "CollectiveError: allreduce: round 0 on rank 1: rank 0 sent more than the 200 bytes expected"
+    assert f"[rank 1] mpicoll.progress.path.{told}" in done.stderr, done.stderr
+
+
+def test_mpicoll_timeout_bounds_a_blocking_call(mpirun):
+    program = PROLOGUE + "if comm.rank == 1: threading.Event().wait()\ncomm.allreduce(x)"
+    done = mpirun(2, program, MPICOLL_TIMEOUT="1")
+    assert done.returncode != 0
+    assert "Timeout: rank 0 waits in allreduce (round 0: " in done.stderr
+
+
+def test_a_wrong_mpicoll_timeout_is_told(mpirun):
+    done = mpirun(1, PROLOGUE, MPICOLL_TIMEOUT="soon")
+    assert done.returncode != 0
+    assert "MPICOLL_TIMEOUT is 'soon'; it is a number of seconds above 0" in done.stderr
+
+
+def test_an_exception_in_the_middle_keeps_memory_and_marks_the_communicator(mpirun):
+    program = (
+        PROLOGUE
+        + """
+from mpicoll.progress.call import LiveCall
+from mpicoll.progress.path import KEPT, Path
+from mpicoll.algorithms import FAMILIES, ring, prepare
+
+scratches = []
+
+def failing(inner):
+    def algorithm(comm, *arguments):
+        generator = inner(comm, *arguments)
+        for i, items in enumerate(generator):
+            if comm.rank == 1 and i == 1:
+                scratches.extend(memory for memory, _ in comm.call.scratches)
+                raise ArithmeticError("in round 1")
+            yield items
+    return algorithm
+
+import mpicoll.selection
+algorithm = failing(ring.allreduce)
+find = mpicoll.selection.find
+for form in ("blocking", "nonblocking"):
+    c = mpicoll.Communicator(MPI.COMM_WORLD)
+    mpicoll.selection.find = lambda *_: ring.allreduce
+    c.allreduce(x)
+    job = c._allreduce(x, None, "sum", None)
+    chunks, results = prepare(ring.allreduce, (x, np.empty_like(x)), [34000, 33000, 33000])
+    job = job._replace(program=lambda comm, op: algorithm(comm, chunks, results, op))
+    if c.rank == 1:
+        free = {key: [id(a) for a in arrays] for key, arrays in c._transport.pool.items()}
+        kept = len(KEPT)
+        try:
+            if form == "blocking":
+                c._run(job)
+            else:
+                handle = c._start(job)
+                for _ in range(10**6):  # whoever pumps does not get the error
+                    mpicoll.progress.progress()
+                    if handle.done:
+                        break
+                handle.wait()
+        except ArithmeticError as error:
+            print(form, error)
+        assert len(KEPT) == kept + 1 and KEPT[-1].call.made and scratches  # made, never yielded: in flight
+        given_back = [a for arrays in c._transport.pool.values() for a in arrays]
+        assert not any(a is b for a in given_back for b in scratches), "scratch went back to the pool"
+        try:
+            c.allreduce(x)
+        except RuntimeError as error:
+            print(error)
+        scratches.clear()
+    else:
+        block = 0 if form == "blocking" else 1  # the others' side of the same call, but with a timeout
+        call = LiveCall(c._transport, job.name, job.kind, job.datatype, job.op, block)
+        try:
+            mpicoll.Handle(Path(call, job.program(call.comm, call.op)), None).wait(timeout=0.5)
+        except mpicoll.Timeout:
+            pass
+comm._transport.broken = "the test is over"
+MPI.COMM_WORLD.Barrier()
+if comm.rank == 1:
+    print("done", flush=True)
+    comm.allreduce(x)
+else:
+    threading.Event().wait()
+"""
+    )
+    done = mpirun(3, program)
+    assert done.returncode != 0
+    for form in ("blocking", "nonblocking"):
+        assert f"{form} in round 1" in done.stdout, done.stderr
+    assert done.stdout.count("allreduce: this communicator is broken since allreduce: in round 1") == 2
+    assert "done" in done.stdout
+    assert "[rank 1] RuntimeError: allreduce: this communicator is broken since the test is over" in done.stderr

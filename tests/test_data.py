@@ -1,0 +1,125 @@
+"""Text becomes samples; the sampler gives every sample to exactly one rank."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from mpicoll.training.data import Text, read
+from mpicoll.training.sampler import Sampler
+
+
+def decode(text, tokens):
+    return "".join(text.vocabulary[t] for t in tokens)
+
+
+def test_a_sample_is_a_context_and_the_next_character():
+    content = "añb∞c" * 20
+    text = Text(content.encode(), context=4)
+    assert (text.characters, text.vocabulary) == (100, "".join(sorted("añb∞c")))
+    assert text.sha256 == hashlib.sha256(content.encode()).hexdigest()
+    assert len(text.train) == 90 - 4
+    for i, row in enumerate(text.train):
+        assert decode(text, row) == content[i : i + 5]
+
+
+def test_every_held_out_character_is_predicted_once_and_never_trained_on():
+    content = "".join(chr(i) for i in range(300, 400))
+    text = Text(content.encode(), context=4)
+    assert decode(text, text.held_out[:, -1]) == content[90:]
+    assert decode(text, np.unique(text.train)) == content[:90]
+
+
+def test_large_vocabularies_have_wider_tokens():
+    text = Text("".join(chr(i) for i in range(300, 700)).encode(), context=4)
+    assert text.train.dtype == np.uint16
+    assert len(text.vocabulary) == 400
+
+
+def test_the_default_text_is_there():
+    text = Text(read(), context=16)
+    assert text.characters > 100_000
+    assert 60 < len(text.vocabulary) < 256
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"essay\.txt is empty"),
+        (b"ab\xff", r"essay\.txt is not UTF-8: byte 0xff at offset 2"),
+        (b"short", r"essay\.txt has 5 characters, too few for a context of 8"),
+        (b"x" * 9, "has 9 characters, too few"),
+    ],
+)
+def test_unusable_content_is_named(content, message):
+    with pytest.raises(ValueError, match=message):
+        Text(content, 8, name="essay.txt")
+
+
+def test_unreadable_files_are_named(tmp_path):
+    with pytest.raises(ValueError, match=r"missing\.txt: No such file"):
+        read(tmp_path / "missing.txt")
+    with pytest.raises(ValueError, match="Is a directory"):
+        read(tmp_path)
+
+
+def stream(count, batch, size, seed, steps):
+    """The samples of all ranks, step by step, in rank order."""
+    samplers = [Sampler(count, batch, rank, size, seed) for rank in range(size)]
+    return np.concatenate([s.batch(step).reshape(-1) for step in range(steps) for s in samplers])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("count", [12, 17, 24, 100])
+def test_every_epoch_has_every_sample_once_and_is_the_same_for_every_number_of_ranks(size, count):
+    samples = stream(count, 12, size, seed=3, steps=30)
+    assert (samples == stream(count, 12, 1, seed=3, steps=30)).all()
+    for epoch in range(len(samples) // count):
+        assert (np.sort(samples[epoch * count : (epoch + 1) * count]) == np.arange(count)).all()
+
+
+def test_the_permutation_is_a_function_of_seed_and_epoch():
+    one, two = Sampler(1000, 10, seed=1), Sampler(1000, 10, seed=1)
+    late = two.permutation(5).copy()
+    assert (one.permutation(0) != one.permutation(1)).any()
+    assert (one.permutation(5) == late).all()
+    assert (Sampler(1000, 10, seed=2).permutation(5) != late).any()
+
+
+def test_any_step_can_be_asked_for_at_any_time():
+    ordered, jumping = Sampler(17, 4, seed=1), Sampler(17, 4, seed=1)
+    batches = [ordered.batch(step) for step in range(20)]
+    for step in (13, 2, 19, 4, 0):
+        assert (jumping.batch(step) == batches[step]).all()
+
+
+def test_micro_batches_are_the_share_in_order():
+    whole, cut = Sampler(100, 24, rank=1, size=2, seed=1), Sampler(100, 24, rank=1, size=2, seed=1, micro_batch=4)
+    assert cut.accumulation == 3
+    assert cut.batch(2).shape == (3, 4)
+    assert (cut.batch(2).reshape(-1) == whole.batch(2).reshape(-1)).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"global_batch": 101}, "global batch is 101, the data has 100 training samples"),
+        ({"global_batch": 0}, "choose a batch from 1 to 100"),
+        ({"global_batch": 10, "size": 4}, "10 does not divide by 4 ranks; 8 or 12 would"),
+        ({"global_batch": 3, "size": 4}, "3 does not divide by 4 ranks; 4 would"),
+        ({"global_batch": 24, "size": 2, "micro_batch": 5}, "micro-batch of 5 does not divide the 12 samples"),
+        ({"global_batch": 24, "micro_batch": 0}, "micro-batch of 0"),
+    ],
+)
+def test_impossible_batches_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Sampler(100, **arguments)
+
+
+def test_the_epoch_check_finds_a_sampler_that_repeats_its_permutation():
+    class Forgetful(Sampler):
+        def permutation(self, epoch):
+            return super().permutation(0)
+
+    assert (Forgetful(100, 10).batch(0) == Forgetful(100, 10).batch(10)).all()
+    assert (Sampler(100, 10).batch(0) != Sampler(100, 10).batch(10)).any()

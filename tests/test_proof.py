@@ -1,0 +1,293 @@
+"""Every algorithm is proven on symbolic data, and the proof itself on algorithms with planted bugs."""
+
+import inspect
+import types
+
+import pytest
+
+from mpicoll.algorithms import FAMILIES, recursive_doubling, ring, tree
+from mpicoll.algorithms.cut import cut
+from mpicoll.world import faults, prove
+
+each_algorithm = pytest.mark.parametrize(
+    ("collective", "algorithm"), [(collective, name) for collective, family in FAMILIES.items() for name in family]
+)
+
+
+def roots(collective, size):
+    return {0, size // 2, size - 1} if collective in ("broadcast", "reduce") else {0}
+
+
+@each_algorithm
+@pytest.mark.parametrize("in_place", [False, True], ids=["out_of_place", "in_place"])
+def test_every_algorithm_keeps_its_promise_for_all_counts(collective, algorithm, in_place):
+    for size in range(1, 18):
+        for count in {0, 1, size - 1, size, size + 1, 2, 7, 37, 53}:
+            for root in roots(collective, size):
+                prove(collective, algorithm, size, count, root=root, in_place=in_place)
+
+
+@each_algorithm
+def test_every_algorithm_keeps_its_promise_on_many_ranks(collective, algorithm):
+    for size in range(18, 65):
+        prove(collective, algorithm, size, size + 1, root=size // 3, in_place=size % 2 == 0)
+
+
+@pytest.mark.parametrize("collective", ["reduce_scatter", "allgather", "allreduce"])
+@pytest.mark.parametrize("in_place", [False, True], ids=["out_of_place", "in_place"])
+def test_uneven_counts_are_as_good_as_even_ones(collective, in_place):
+    for algorithm in FAMILIES[collective]:
+        for size in range(1, 12):
+            for counts in [range(size), [0] * (size - 1) + [9], [3 * r % 5 for r in range(size)]]:
+                prove(collective, algorithm, size, counts=list(counts), in_place=in_place)
+
+
+@pytest.mark.parametrize("segments", [2, 3, 5, 8])
+def test_any_number_of_segments_gives_the_same_order_of_reduction(segments):
+    for size in range(1, 10):
+        expressions = [value.expression for value in prove("allreduce", "ring", size, 3 * size).results[0]]
+        proof = prove("allreduce", "ring", size, 3 * size, segments=segments)
+        assert str([value.expression for value in proof.results[0]]) == str(expressions)
+
+
+@each_algorithm
+def test_the_order_in_which_ranks_step_changes_nothing(collective, algorithm):
+    for size in 2, 3, 6, 8:
+        proof = prove(collective, algorithm, size, 2 * size + 1)
+        for seed in range(4):
+            other = prove(collective, algorithm, size, 2 * size + 1, seed=seed)
+            assert other.counts == proof.counts
+            assert texts(other) == texts(proof)
+
+
+def texts(proof):
+    return [None if result is None else [str(value) for value in result] for result in proof.results]
+
+
+def test_the_expressions_are_those_the_algorithms_state():
+    assert str(prove("allreduce", "ring", 4, 4).results[2][3]) == "element 3 = x3 op (x2 op (x1 op x0)), finished"
+    assert str(prove("reduce", "tree", 4, 1).results[0][0]) == "element 0 = (x0 op x1) op (x2 op x3), finished"
+    balanced = "element 0 = ((x0 op x1) op (x2 op x3)) op (x4 op x5), finished"
+    assert str(prove("allreduce", "tree", 6, 1).results[5][0]) == balanced
+    assert str(prove("allreduce", "recursive_doubling", 6, 1).results[0][0]) == balanced
+
+
+# Compositions: groups, op.partial and lanes.
+
+
+@pytest.fixture
+def register(monkeypatch):
+    """register(collective, function): the function is provable as the algorithm "planted"."""
+
+    def add(collective, function):
+        monkeypatch.setitem(FAMILIES[collective], "planted", function)
+
+    return add
+
+
+def two_levels(comm, sendbuf, result, op, inner="partial", per_node=3):
+    """Reduce-scatter in the node, all-reduce across nodes, all-gather in the node."""
+    first = comm.rank - comm.rank % per_node
+    node = comm.group(list(range(first, first + per_node)))
+    rail = comm.group(list(range(comm.rank % per_node, comm.size, per_node)))
+    chunks, results = cut(sendbuf, per_node), cut(result, per_node)
+    own = results[node.rank]
+    yield from ring.reduce_scatter(node, chunks, own, op.partial if inner == "partial" else op)
+    yield from recursive_doubling.allreduce(rail, own, own, op)
+    yield from ring.allgather(node, own, results)
+
+
+def test_a_composition_of_groups_gives_op_to_the_phase_that_completes_the_reduction(register):
+    register("allreduce", two_levels)
+    for size in 3, 6, 9, 12:
+        for in_place in False, True:
+            prove("allreduce", "planted", size, 2 * size + 1, in_place=in_place)
+    with pytest.raises(faults.MissingContribution, match=r"is finished without ranks \[3, 4, 5\]"):
+        prove("allreduce", "planted", 6, 6, inner="whole")
+
+
+def test_channels_are_lanes_that_each_get_op(register):
+    def channels(comm, sendbuf, result, op):
+        halves = list(zip(cut(sendbuf, 2), cut(result, 2), strict=True))
+        yield tuple(recursive_doubling.allreduce(comm.lane(k), *half, op) for k, half in enumerate(halves))
+
+    register("allreduce", channels)
+    for size in 1, 2, 5, 8:
+        prove("allreduce", "planted", size, 9, in_place=True)
+
+
+# The proof finds what is planted in the text of an algorithm.
+
+
+@pytest.fixture
+def plant(register):
+    """plant(collective, module, (old, new), ...): the module's algorithm with pieces of its text replaced."""
+
+    def replaced(collective, module, *changes):
+        source = inspect.getsource(module)
+        for old, new in changes:
+            assert source.count(old) == 1, old
+            source = source.replace(old, new)
+        broken = types.ModuleType(module.__name__)
+        broken.__package__ = module.__package__
+        exec(compile(source, f"planted in {module.__name__}", "exec"), vars(broken))
+        register(collective, getattr(broken, collective))
+
+    return replaced
+
+
+FINISH = "    yield op.finish(result)\n    if rank"
+ORDER = "op(result, got, mine) if peer < rank else op(result, mine, got)"
+
+
+@pytest.mark.parametrize(
+    ("collective", "module", "changes", "fault", "text"),
+    [
+        pytest.param(
+            "reduce_scatter",
+            ring,
+            [("2 if size == 2 else segments + 1", "2")],
+            faults.Overlap,
+            r"rank \d, round 2: (receive|send) of 1 elements .* share memory",
+            id="two_slots_take_turns",
+        ),
+        pytest.param(
+            "reduce_scatter",
+            ring,
+            [("pieces[left] + [None]", "pieces[rank] + [None]"), ("rank - step - 2", "rank - step - 1")],
+            faults.WrongElement,
+            "reduce_scatter: result of rank 0, element 0 is element 2 = x0 op",
+            id="the_ring_starts_at_its_own_chunk",
+        ),
+        pytest.param(
+            "allgather",
+            ring,
+            [("rank - step - 1", "rank + step + 1")],
+            faults.WrongElement,
+            "allgather: result of rank 0, element 2 is element 6 = x3",
+            id="chunks_end_in_the_wrong_place",
+        ),
+        pytest.param(
+            "allreduce",
+            recursive_doubling,
+            [(ORDER, "op(result, mine, got)")],
+            faults.Divergence,
+            "result of rank 1, element 0 is element 0 = .x1 op x0.* on rank 0 it is element 0 = .x0 op x1",
+            id="each_rank_puts_its_own_operand_first",
+        ),
+        pytest.param(
+            "allreduce",
+            recursive_doubling,
+            [("vrank ^ distance", "vrank ^ 1")],
+            faults.DoubledContribution,
+            "rank 0, round 1: op of 8 elements: element 0 = x0 op x1 is combined with element 0 = x0 op x1: rank 0 is",
+            id="a_rank_exchanges_twice_with_the_same_peer",
+        ),
+        pytest.param(
+            "allreduce",
+            recursive_doubling,
+            [("while distance < power:", "while distance < power // 2:")],
+            faults.MissingContribution,
+            r"rank 0, round 0: finish of 8 elements: element 0 = x0 op x1 is finished without ranks \[2, 3\]",
+            id="one_exchange_too_few",
+        ),
+        pytest.param(
+            "allreduce",
+            recursive_doubling,
+            [(FINISH, FINISH.replace("op.finish(result)", "None"))],
+            faults.NotFinished,
+            "allreduce: result of rank 0, element 0 is element 0 = .x0 op x1",
+            id="finish_is_forgotten",
+        ),
+        pytest.param(
+            "allreduce",
+            recursive_doubling,
+            [(FINISH, "    yield op.finish(result)\n" + FINISH)],
+            faults.FinishedTwice,
+            "rank 0, round 1: finish of 8 elements",
+            id="finish_is_called_twice",
+        ),
+        pytest.param(
+            "allreduce",
+            recursive_doubling,
+            [(FINISH, "    comm.copy(result, sendbuf)\n" + FINISH)],
+            faults.NotYielded,
+            "rank 0, round 1: copy of 8 elements was made",
+            id="a_copy_is_not_yielded",
+        ),
+        pytest.param(
+            "reduce",
+            tree,
+            [("else comm.scratch(sendbuf)", "else sendbuf")],
+            faults.ReadOnly,
+            "rank 2, round 0: op of 8 elements: its array is only to be read",
+            id="the_sendbuf_is_written",
+        ),
+        pytest.param(
+            "broadcast",
+            tree,
+            [("yield comm.Irecv(buf, parent)", "yield comm.Irecv(comm.scratch(buf), parent)")],
+            faults.UnsetData,
+            "rank 2, round 1: send of 8 elements",
+            id="what_is_received_is_thrown_away",
+        ),
+        pytest.param(
+            "broadcast",
+            tree,
+            [("yield comm.Isend(buf, child)", "yield comm.Isend(buf, child), comm.Isend(buf, child)")],
+            faults.Unreceived,
+            "round .: send of 8 elements to rank . is never received",
+            id="a_message_too_many",
+        ),
+        pytest.param(
+            "barrier",
+            recursive_doubling,
+            [("while distance < power:", "while distance < power // 2:")],
+            faults.LeftEarly,
+            r"barrier: rank 0 can leave before ranks \[2, 3\] have entered",
+            id="a_barrier_that_hears_of_half_the_ranks",
+        ),
+    ],
+)
+def test_a_planted_bug_is_found(plant, collective, module, changes, fault, text):
+    plant(collective, module)
+    prove(collective, "planted", 4, 8)
+    plant(collective, module, *changes)
+    with pytest.raises(fault, match=text) as caught:
+        prove(collective, "planted", 4, 8)
+    assert type(caught.value) is fault
+
+
+def test_two_alternating_slots_are_enough_for_two_ranks_only(plant):
+    plant("reduce_scatter", ring, ("2 if size == 2 else segments + 1", "2"))
+    prove("reduce_scatter", "planted", 2, 8)
+    for size in range(3, 9):
+        with pytest.raises(faults.Overlap):
+            prove("reduce_scatter", "planted", size, 2 * size)
+
+
+def test_a_barrier_does_not_hold_by_the_waiting_of_synchronous_sends(register):
+    def barrier(comm, token, op):  # all send to rank 0, which sends nothing back: an eager send is complete at once
+        if comm.rank == 0:
+            yield tuple(comm.Irecv(token, peer) for peer in range(1, comm.size))
+        else:
+            yield comm.Isend(token, 0)
+
+    register("barrier", barrier)
+    with pytest.raises(faults.LeftEarly, match=r"rank 1 can leave before ranks \[0, 2\] have entered"):
+        prove("barrier", "planted", 3)
+
+
+def test_in_place_means_that_the_result_shares_the_sendbufs_memory(register):
+    def uses_sendbuf_late(comm, sendbuf, result, op):  # right only as long as result is other memory
+        yield comm.copy(result, sendbuf)
+        got, lower = comm.scratch(sendbuf), comm.rank == 0
+        yield comm.Isend(sendbuf, 1 - comm.rank), comm.Irecv(got, 1 - comm.rank)
+        yield op(result, result, got) if lower else op(result, got, result)
+        yield op.finish(result)
+        yield op(got, sendbuf, got) if lower else op(got, got, sendbuf)
+
+    register("allreduce", uses_sendbuf_late)
+    prove("allreduce", "planted", 2, 5)
+    with pytest.raises(faults.FinishedReduced):
+        prove("allreduce", "planted", 2, 5, in_place=True)
