@@ -74,11 +74,15 @@ class Op:
     Where two ranks compute the same element, both pass the lower rank's operand as a: bits can depend on the order.
     """
 
-    __slots__ = ("finish", "partial", "reduce")
+    __slots__ = ("finish", "reduce")
 
     def __init__(self, reduce, finish):
         self.reduce, self.finish = reduce, finish
-        self.partial = self if finish is _nothing else Op(reduce, _nothing)
+
+    @property
+    def partial(self):
+        """The same operation, with a `finish` that does nothing."""
+        return Op(self.reduce, _nothing)
 
     def __call__(self, out, a, b):
         return self.reduce(out, a, b)

@@ -27,21 +27,22 @@ def leave(transports):
     """All ranks have left these communicators, in the same way as this one; those that can be are freed."""
     empty = bytearray(0)
     requests = []
+    orderly = [transport for transport in transports if not transport.broken and transport.idle()]
     for transport in transports:
         others = [rank for rank in range(transport.size) if rank != transport.rank]
         mpi, tag = transport.mpi, transport.goodbye
         requests += [mpi.Isend([empty, MPI.BYTE], rank, tag) for rank in others]
-        if not transport.broken:
+        if transport in orderly:
             requests += [mpi.Irecv([empty, MPI.BYTE], rank, tag) for rank in others]
     while not MPI.Request.Testall(requests):
         time.sleep(0.2e-3)
+    for transport in orderly:
+        for give_back in transport.at_close:
+            give_back()
+        transport.mpi.Free()
+        transport.broken = "it was closed"
     for transport in transports:
         _open.remove(transport)
-        if not transport.broken:
-            for plan in list(transport.plans.values()):
-                plan.free()
-            transport.mpi.Free()
-            transport.broken = "it was closed"
 
 
 def _leave_all():

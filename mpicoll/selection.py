@@ -2,14 +2,20 @@
 
 from .algorithms import FAMILIES
 
-SMALL = 64 * 1024  # bytes; up to here the fewest rounds win, above the fewest bytes
+SMALL = 256 * 1024  # bytes; up to here the fewest rounds win, above the fewest bytes
+SMALL_PAIR = 4 << 20  # two ranks send as many bytes either way
+
+_FEWEST_ROUNDS = {
+    collective: next(name for name in ("recursive_doubling", "tree", "ring") if name in family)
+    for collective, family in FAMILIES.items()
+}
 
 
 def choose(collective, nbytes, size):
     """The name of the algorithm that `auto` takes for a buffer of `nbytes` bytes on `size` ranks."""
-    if collective == "allreduce" and nbytes > SMALL:
+    if collective == "allreduce" and nbytes > (SMALL_PAIR if size == 2 else SMALL):
         return "ring"
-    return next(name for name in ("recursive_doubling", "tree", "ring") if name in FAMILIES[collective])
+    return _FEWEST_ROUNDS[collective]
 
 
 def find(collective, algorithm, nbytes, size):

@@ -32,4 +32,6 @@ def _wants_chunks(function):
 def prepare(function, arrays, counts):
     """The arrays as the algorithm `function` takes them: cut into chunks of `counts` elements where it wants chunks."""
     wants = _wants_chunks(function)
+    if True not in wants:
+        return arrays
     return [split(array, counts) if cut else array for array, cut in zip(arrays, wants, strict=False)]

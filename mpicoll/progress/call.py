@@ -2,10 +2,31 @@
 
 from mpi4py import MPI
 
+from ..arrays import DATATYPES
 from ..language import NUMBERS, Call
 
 MESSAGE_LIMIT = 1 << 30  # bytes; longer messages are cut, so that counts always fit MPI's int
 NONBLOCKING = 128  # blocks of tags for nonblocking calls: as many may be in flight on one communicator
+
+
+class Job:
+    """A checked call, ready to be run in any way.
+
+    Attributes:
+        name: the collective's.
+        kind: of its arrays.
+        dtype, datatype: NumPy's and MPI's.
+        nbytes: of the whole buffer.
+        op: the operation's name.
+        program: (comm, op) to the algorithm's generator.
+        result: what the caller gets at the end.
+    """
+
+    __slots__ = ("datatype", "dtype", "kind", "name", "nbytes", "op", "program", "result")
+
+    def __init__(self, name, kind, array, op, program, result):
+        self.name, self.kind, self.op, self.program, self.result = name, kind, op, program, result
+        self.dtype, self.nbytes, self.datatype = array.dtype, array.nbytes, DATATYPES[array.dtype]
 
 
 class Transport:
@@ -31,6 +52,7 @@ class Transport:
         self.goodbye = NUMBERS * (blocks - 1)  # the tag of the message by which a rank takes its leave
         self.plan_blocks = range(NONBLOCKING + 1, blocks - 1)
         self.plans = {}  # block -> plan
+        self.at_close = [self._free_plans]  # what gives back requests and memory
         self.recent = [None] * NONBLOCKING  # the handle that used each nonblocking block last
         self.started = 0
 
@@ -39,14 +61,10 @@ class Transport:
         if self.broken:
             raise RuntimeError(f"{name}: this communicator is broken since {self.broken}")
 
-    def check_idle(self):
-        """Nothing, or a RuntimeError if something is still in flight."""
-        handles = [handle for handle in self.recent if handle and not handle.done]
-        plans = [plan for plan in self.plans.values() if plan.active]
-        if handles or plans:
-            raise RuntimeError(
-                f"close: {len(handles)} handles and {len(plans)} plans are still under way; wait for them"
-            )
+    def idle(self):
+        """Whether nothing nonblocking is under way."""
+        handles = any(handle and not handle.done for handle in self.recent)
+        return not handles and not any(plan.active for plan in self.plans.values())
 
     def next_block(self):
         """The block of the next nonblocking call; its previous user has ended."""
@@ -68,6 +86,10 @@ class Transport:
                 return block
         raise RuntimeError(f"{name}_init: all {len(self.plan_blocks)} plans of this communicator are in use; free some")
 
+    def _free_plans(self):
+        for plan in list(self.plans.values()):
+            plan.free()
+
     def take(self, kind, nbytes):
         """Scratch memory for `nbytes` bytes, and the list to which it is to be given back."""
         capacity = 1 << max(nbytes - 1, 255).bit_length()  # by powers of two: few different ones
@@ -87,12 +109,13 @@ class LiveCall(Call):
 
     __slots__ = ("datatype", "kind", "name", "scratches", "tag", "transport")
 
-    def __init__(self, transport, name, kind, datatype, op, block):
-        self.transport, self.name, self.kind, self.datatype = transport, name, kind, datatype
+    def __init__(self, transport, job, block):
+        kind, size = job.kind, transport.size
+        self.transport, self.name, self.kind, self.datatype = transport, job.name, kind, job.datatype
         self.tag = NUMBERS * block
         self.scratches = []
-        rank, size = transport.rank, transport.size
-        super().__init__(rank, size, self._work(kind.reduction(op)), self._work(kind.finishing(op, size)))
+        reduce, finish = self._work(kind.reduction(job.op)), self._work(kind.finishing(job.op, size))
+        super().__init__(transport.rank, size, reduce, finish)
 
     def _work(self, function):
         """What `op` is to do for a local `function`: just that."""

@@ -28,7 +28,9 @@ class Engine:
         """Everything in flight has gone on as far as it can without waiting."""
         if self.handles and self.lock.acquire(blocking=False):
             try:
-                self.handles = [handle for handle in self.handles if not handle.advance()]
+                ended = [handle for handle in self.handles if handle.advance()]
+                if ended:
+                    self.handles = [handle for handle in self.handles if not handle.done]
             finally:
                 self.lock.release()
 
@@ -52,7 +54,11 @@ class Handle:
     __slots__ = ("_path", "_result", "done", "ended_at", "error")
 
     def __init__(self, path, result):
-        self._path, self._result = path, result
+        self._result = result
+        self._launch(path)
+
+    def _launch(self, path):
+        self._path = path
         self.done, self.error, self.ended_at = False, None, None
         ENGINE.start(self)
 

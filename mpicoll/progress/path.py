@@ -56,8 +56,12 @@ class Path:
 
     def complete(self):
         """Whether the round is complete; lanes go on as far as they can."""
-        if self.requests and self._testall():
-            self.requests = ()
+        if self.requests:
+            try:
+                if _testall(self.requests, _statuses):
+                    self.requests = ()
+            except MPI.Exception as error:
+                raise self._explained(error) from None
         if self.events:
             self.events = [event for event in self.events if not event.Test()]
         if self.lanes:
@@ -89,12 +93,6 @@ class Path:
         for lane in self.lanes:
             found += lane._pending()
         return found
-
-    def _testall(self):
-        try:
-            return _testall(self.requests, _statuses)
-        except MPI.Exception as error:
-            raise self._explained(error) from None
 
     def _explained(self, error):
         where = f"{self.call.name}: round {self.rounds - 1} on rank {self.call.comm.rank}"

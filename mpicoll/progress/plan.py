@@ -17,10 +17,10 @@ class RecordingCall(LiveCall):
 
     __slots__ = ("nbytes", "requests")
 
-    def __init__(self, transport, name, kind, datatype, op, block):
+    def __init__(self, transport, job, block):
         self.requests = []  # all of them
         self.nbytes = 0  # sent by this rank each time it is played
-        super().__init__(transport, name, kind, datatype, op, block)
+        super().__init__(transport, job, block)
 
     def _work(self, function):
         return function and (lambda *arrays: self.made.append(partial(function, *arrays)))
@@ -39,6 +39,12 @@ class RecordingCall(LiveCall):
 
     def ended(self):
         """Scratch stays the plan's until it is freed."""
+
+    def free(self):
+        """All requests and scratch memory are given back; nothing may be under way."""
+        for request in self.requests:
+            request.Free()
+        super().ended()
 
 
 class Round:
@@ -76,23 +82,22 @@ def play(call, rounds):
             yield round_.requests
 
 
-class Plan:
+class Plan(Handle):
     """A collective on fixed buffers, prepared once: `start` and `wait` as often as wanted, then `free`.
 
     Between start and wait the buffers belong to the collective; before the next start new data may be written to them.
     Plans are made, started and freed in the same order on every rank.
+
+    Attributes:
+        active: it was started, and neither has `wait` returned nor `test` been true since.
     """
+
+    __slots__ = ("_call", "_release", "_rounds", "active")
 
     def __init__(self, call, generator, result, release):
         self._call, self._result, self._release = call, result, release
         self._rounds = record(call, generator)
-        self._handle = None
-        self._freed = False
-
-    @property
-    def active(self):
-        """Whether it was started and not yet waited for."""
-        return self._handle is not None
+        self.active, self.done, self.error = False, True, None
 
     def start(self):
         """The collective is under way.
@@ -100,32 +105,32 @@ class Plan:
         Raises:
             RuntimeError: it already is, or the plan is freed, or the communicator broken.
         """
-        name, transport = self._call.name, self._call.transport
-        if self._freed:
-            raise RuntimeError(f"{name} plan: it is freed; make a new one with {name}_init")
-        if self._handle:
-            raise RuntimeError(f"{name} plan: it was started already; wait for it before you start it again")
-        transport.check(name)
-        transport.bytes_sent += self._call.nbytes
-        self._handle = Handle(Path(self._call, play(self._call, self._rounds)), self._result)
+        call, transport = self._call, self._call.transport
+        if self._rounds is None:
+            raise RuntimeError(f"{call.name} plan: it is freed; make a new one with {call.name}_init")
+        if self.active:
+            raise RuntimeError(f"{call.name} plan: it was started already; wait for it before you start it again")
+        transport.check(call.name)
+        transport.bytes_sent += call.nbytes
+        self.active = True
+        self._launch(Path(call, play(call, self._rounds)))
 
     def test(self):
         """Whether what was started has ended; everything in flight is driven once. Once true, `start` may follow."""
-        ended = self._started().test()
-        if ended:
-            self._handle = None
-        return ended
+        self._check_active()
+        self.active = not super().test()
+        return not self.active
 
     def wait(self, timeout=None):
         """The collective's result, as its blocking form returns it. Arguments and errors as Handle.wait."""
-        result = self._started().wait(timeout)
-        self._handle = None
+        self._check_active()
+        result = super().wait(timeout)
+        self.active = False
         return result
 
-    def _started(self):
-        if not self._handle:
+    def _check_active(self):
+        if not self.active:
             raise RuntimeError(f"{self._call.name} plan: it was not started")
-        return self._handle
 
     def free(self):
         """The plan's requests, scratch memory and tags are given back; once more does nothing.
@@ -133,12 +138,9 @@ class Plan:
         Raises:
             RuntimeError: it is under way.
         """
-        if self._handle:
+        if self.active:
             raise RuntimeError(f"{self._call.name} plan: it is under way; wait for it before you free it")
-        if self._freed:
-            return
-        self._freed = True
-        for request in self._call.requests:
-            request.Free()
-        LiveCall.ended(self._call)
-        self._release(self)
+        if self._rounds is not None:
+            self._rounds = None
+            self._call.free()
+            self._release()

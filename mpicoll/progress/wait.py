@@ -9,7 +9,7 @@ import math
 import os
 import time
 
-SPINS = 50  # polls before the processor is given away
+SPINS = 10
 YIELDS = 2000  # polls before sleeping
 NAP = 50e-6  # s
 LOOK = 0.5  # s between two looks at the peers

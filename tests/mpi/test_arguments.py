@@ -91,7 +91,7 @@ def test_closing_with_something_in_flight_is_an_error(comm):
     other = mpicoll.Communicator(MPI.COMM_WORLD)
     plan = other.allreduce_init(np.zeros(5))
     plan.start()
-    with pytest.raises(RuntimeError, match="0 handles and 1 plans are still under way"):
+    with pytest.raises(RuntimeError, match="handles or plans are still under way"):
         other.close()
     plan.wait()
     other.close()

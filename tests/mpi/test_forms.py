@@ -1,6 +1,7 @@
 """Blocking calls, handles and plans together: any number in flight, completed in any order."""
 
 import random
+import warnings
 
 import numpy as np
 import pytest
@@ -113,7 +114,7 @@ def test_a_plan_on_one_rank_matches_a_generator_on_another(comm):
         result = plan.wait()
     else:  # the same algorithm on the tags of the plan's block
         job = comm._allreduce(x, None, "sum", "ring")
-        call = LiveCall(comm._transport, job.name, job.kind, job.datatype, job.op, next(iter(comm._transport.plans)))
+        call = LiveCall(comm._transport, job, next(iter(comm._transport.plans)))
         engine.run(path.Path(call, job.program(call.comm, call.op)))
         result = job.result
     plan.free()
@@ -198,3 +199,47 @@ def test_the_textbook_ring_started_at_the_right_chunk_equals_ring_bit_for_bit(co
         want = comm.allreduce(shifted)
         ring_allreduce(MPI.COMM_WORLD, shifted, start=0)  # the owners differ, the sum does not
         assert (shifted == want).all()
+
+
+def test_calls_that_come_again_with_the_same_arrays_are_replayed(comm):
+    x, y = np.empty(100, "float32"), np.empty(100, "float32")
+    replays = comm._replays
+    replays.clear()
+    for i in range(6):
+        x[:] = i + comm.rank
+        assert comm.allreduce(x, y) is y
+        assert (y == total(comm.size, i)).all()
+        assert len(replays._known) == (i > 0)
+    assert (comm.allreduce(x, y, op="max") == 5 + comm.size - 1).all()  # another call
+    assert (comm.allreduce(x, y) == total(comm.size, 5)).all()
+    fresh = comm.allreduce(x)
+    assert fresh is not y
+    assert comm.allreduce(x) is not fresh
+
+
+def test_a_replay_is_not_taken_for_another_array_or_dtype(comm):
+    comm._replays.clear()
+    for i in range(100):  # arrays that come and go, at the addresses of those before them
+        assert comm.allreduce(np.full(10, i + comm.rank), np.empty(10, int))[3] == total(comm.size, i)
+    x, y = np.zeros(4, "float32"), np.zeros(4, "float32")
+    for _ in range(3):
+        comm.allreduce(x, y)
+    assert len(comm._replays._known) == 1
+    with warnings.catch_warnings():  # some NumPy versions deprecate it
+        warnings.simplefilter("ignore")
+        x.dtype = y.dtype = "int32"
+    x[:] = comm.rank
+    assert (comm.allreduce(x, y) == total(comm.size, 0)).all()
+
+
+def test_replays_match_ranks_that_do_not_replay_and_are_few(comm):
+    pairs = [(np.full(8, i + comm.rank), np.empty(8, int)) for i in range(40)]
+    for _ in range(3):
+        for i, (x, y) in enumerate(pairs[:20]):
+            mine = (x, y) if comm.rank == 0 else (x.copy(), y.copy())
+            assert (comm.allreduce(*mine) == total(comm.size, i)).all()
+    for x, y in pairs:
+        for _ in range(3):
+            comm.allreduce(x, y)
+    assert len(comm._replays._known) == 16
+    comm._replays.clear()
