@@ -48,7 +48,7 @@ class Transport:
         self.bytes_sent = 0
         self.broken = None
         self.pool = {}
-        blocks = (mpi.Get_attr(MPI.TAG_UB) + 1) // NUMBERS
+        blocks = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) + 1) // NUMBERS  # Open MPI's duplicates may lack the attribute
         self.goodbye = NUMBERS * (blocks - 1)  # the tag of the message by which a rank takes its leave
         self.plan_blocks = range(NONBLOCKING + 1, blocks - 1)
         self.plans = {}  # block -> plan

@@ -1,6 +1,8 @@
 """Under mpirun: one report, rank 0's; a test that fails on one rank fails on all."""
 
+import os
 import sys
+import tempfile
 
 import pytest
 
@@ -12,6 +14,10 @@ def pytest_configure(config):
 
         if MPI.COMM_WORLD.rank > 0:  # the other ranks say something only when they fail
             config.pluginmanager.unregister(config.pluginmanager.get_plugin("terminalreporter"))
+        # a folder of its own: ranks that share one clean up under each other's feet
+        folder = tempfile.TemporaryDirectory(prefix="mpicoll-tests-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = folder.name
 
 
 @pytest.hookimpl(wrapper=True)

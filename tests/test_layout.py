@@ -1,0 +1,97 @@
+"""Imports go one way, and what proves algorithms starts no MPI."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "mpicoll"
+PURE = {
+    "training.layers",
+    "training.losses",
+    "training.models",
+    "training.optimizers",
+    "training.data",
+    "training.sampler",
+}
+
+# module or package -> what it may import of mpicoll (itself is understood); what is not listed is a command or a top
+ALLOWED = {
+    "algorithms": set(),
+    "language": set(),
+    "arrays": set(),
+    "runtime": set(),
+    "textbook": set(),
+    "cost": {"algorithms"},
+    "selection": {"algorithms"},
+    "arguments": {"arrays"},
+    "progress": {"language", "arrays"},
+    "world": {"language", "algorithms"},
+    "leaving": {"runtime"},
+    "communicator": {"progress", "algorithms", "selection", "arrays", "arguments", "leaving"},
+    "training": {"cost", "algorithms"},
+    "train": None,
+}  # fmt: skip
+
+
+def imports(path):
+    """The modules of the package that a file imports, by the name below mpicoll."""
+    module = path.relative_to(PACKAGE).with_suffix("").parts
+    package = module[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1]
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            yield from (".".join([*base, *name.split(".")]) for name in names)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            yield from (name.removeprefix("mpicoll.") for name in names if name.startswith("mpicoll."))
+
+
+def violations(path):
+    own = path.relative_to(PACKAGE).with_suffix("").parts[0]
+    allowed = ALLOWED[own]
+    used = {name.split(".")[0] for name in imports(path)} - {own}
+    return set() if allowed is None else used - allowed
+
+
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "__init__.py"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(PACKAGE)) for path in FILES])
+def test_imports_go_one_way(path):
+    assert not violations(path)
+
+
+def test_an_import_the_wrong_way_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
+    (tmp_path / "algorithms").mkdir()
+    wrong = tmp_path / "algorithms" / "wrong.py"
+    for text in ("from ..progress import run", "from .. import progress", "import mpicoll.progress.run"):
+        wrong.write_text(text)
+        assert violations(wrong) == {"progress"}
+
+
+def test_layers_and_data_know_no_ranks():
+    for name in PURE:
+        path = PACKAGE / (name.replace(".", "/") + ".py")
+        used = set(imports(path))
+        assert used <= PURE, (name, used)
+
+
+@pytest.mark.parametrize("module", ["mpicoll", "mpicoll.world", "mpicoll.cost", "mpicoll.runtime", "mpicoll.train", *(
+    f"mpicoll.{name}" for name in sorted(PURE))])  # fmt: skip
+def test_what_needs_no_mpi_starts_none(module):
+    program = f"import sys, {module}; sys.exit('mpi4py.MPI' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_algorithms_touch_nothing_but_their_arguments():
+    for path in (PACKAGE / "algorithms").glob("*.py"):
+        if path.name != "__init__.py":
+            for node in ast.walk(ast.parse(path.read_text())):
+                assert not isinstance(node, ast.Try), path
+                if isinstance(node, ast.Import):
+                    assert {alias.name for alias in node.names} <= {"functools", "itertools"}, path
