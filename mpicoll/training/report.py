@@ -94,6 +94,6 @@ def table(summary):
         ("  exposed communication", f"{s['exposed_comm_ms']:.2f} ms{hidden}"),
         ("communication", f"{s['comm_ms']:.2f} ms per step in flight"),
         ("bytes sent by rank 0", f"{s['bytes_sent_per_rank']:,}: {verdict}"),
-        (f"{s['world_size']} replicas", replicas),
+        ("replicas", f"{s['world_size']}, {replicas}"),
     ]
     return "\n".join(f"{name:<25}{value}" for name, value in rows)

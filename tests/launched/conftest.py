@@ -12,7 +12,10 @@ MPIRUN = Path(sys.executable).parent / "mpirun"
 
 @pytest.fixture(scope="session")
 def mpirun(tmp_path_factory):
-    """mpirun(size, program or arguments, **environment): the finished process; a hang is a failure after 60 s."""
+    """mpirun(size, program or arguments, **environment): the finished process; a hang is a failure after 60 s.
+
+    It runs in `mpirun.folder`.
+    """
     version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=True).stdout
     flags = ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"] if "Open MPI" in version else []
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.getuid() == 0 else {}
@@ -33,4 +36,5 @@ def mpirun(tmp_path_factory):
             env={**os.environ, **as_root, **environment},
         )
 
+    run.folder = folder
     return run

@@ -153,7 +153,7 @@ def test_the_command_reports_a_right_run(comm, tmp_path, capsys):
     assert summary["bytes_sent_per_rank"] == summary["formula_bytes_per_rank"] > 0
     assert summary["replicas_identical"]
     out = capsys.readouterr().out
-    assert f"{comm.size} replicas" in out
+    assert f"{comm.size}, bit-identical" in out
     assert "exactly the formula" in out
 
 

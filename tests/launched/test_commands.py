@@ -1,0 +1,62 @@
+"""The commands as users type them."""
+
+import json
+
+import pytest
+
+TRAIN = ("-m", "mpicoll.train")
+SMALL = ("--steps", "4", "--hidden", "16", "--layers", "1", "--global-batch", "24")
+
+
+def test_train_prints_what_it_did_and_writes_metrics(mpirun, tmp_path):
+    metrics = tmp_path / "metrics.jsonl"
+    done = mpirun(3, *TRAIN, *SMALL, "--metrics", str(metrics))
+    assert done.returncode == 0, done.stderr
+    for words in ("nats/character", "exposed communication", "exactly the formula", "3, bit-identical"):
+        assert done.stdout.count(words) == 1, done.stdout
+    assert "4/4" in done.stderr  # the progress bar
+    *steps, summary = map(json.loads, metrics.read_text().splitlines())
+    assert [step["step"] for step in steps] == [1, 2, 3, 4]
+    assert summary["event"] == "summary"
+    assert summary["world_size"] == 3
+    assert summary["replicas_identical"] is True
+    assert summary["bytes_sent_per_rank"] > 0
+
+
+def test_train_runs_without_a_launcher(mpirun):
+    done = mpirun(1, *TRAIN, *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert "1, bit-identical" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--steps", "0"), "argument --steps: 0 is not a number from 1 up"),
+        (("--steps", "many"), "argument --steps: invalid int value: 'many'"),
+        (("--data", "nowhere.txt"), "data file nowhere.txt: No such file or directory"),
+        (("--data", "empty.txt"), "data file empty.txt is empty"),
+        (("--data", "small.txt"), "the global batch is 1680, the data has 168 training samples"),
+        (("--data", "binary.txt"), "data file binary.txt is not UTF-8: byte 0xff at offset 0"),
+        (("--global-batch", "100"), "the global batch of 100 does not divide by 3 ranks; 99 or 102 would"),
+        (("--micro-batch", "11"), "the micro-batch of 11 does not divide the 560 samples of a rank"),
+        (("--algorithm", "rign"), "algorithm is 'rign'; there are 'ring', 'tree', 'recursive_doubling'"),
+        (("--metrics", "nowhere/m.jsonl"), "metrics file nowhere/m.jsonl: No such file or directory"),
+    ],
+)
+def test_train_says_once_and_in_one_line_what_is_wrong(mpirun, arguments, told):
+    mpirun.folder.joinpath("empty.txt").write_text("")
+    mpirun.folder.joinpath("small.txt").write_text("as small as this " * 12)
+    mpirun.folder.joinpath("binary.txt").write_bytes(b"\xff\xfe")
+    done = mpirun(3, *TRAIN, *arguments)
+    assert done.returncode != 0
+    assert done.stderr.count("mpicoll.train: error: ") == 1, done.stderr
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_is_printed_once(mpirun):
+    done = mpirun(3, *TRAIN, "--help")
+    assert done.returncode == 0
+    assert done.stdout.count("usage: mpicoll.train") == 1
+    assert "(default: 800)" in done.stdout
