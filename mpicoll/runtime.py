@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 import traceback
 
 _RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
@@ -54,6 +55,7 @@ def _end_job(text, status):
     sys.stdout.flush()
     sys.stderr.write("".join(f"[rank {rank}] {line}\n" for line in text.splitlines()))
     sys.stderr.flush()
+    time.sleep(0.1)  # the launcher ends all ranks at once, whether or not it has passed on what they have printed
     MPI.COMM_WORLD.Abort(status if isinstance(status, int) else 1)
 
 

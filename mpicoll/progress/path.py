@@ -98,9 +98,10 @@ class Path:
         where = f"{self.call.name}: round {self.rounds - 1} on rank {self.call.comm.rank}"
         for (_, array, peer, sending), status in zip(self.made, _statuses, strict=False):
             if status.Get_error() and not sending:
+                sent = status.Get_count(MPI.BYTE)  # MPICH counts only what fits, and says the rest in its text, or not
                 return CollectiveError(
-                    f"{where}: rank {peer} sent more than the {array.nbytes} bytes expected, "
-                    f"{status.Get_count(MPI.BYTE)} arrived ({MPI.Get_error_string(status.Get_error())}); "
-                    f"do all ranks pass the same counts and dtypes?"
+                    f"{where}: rank {peer} sent {sent if sent > array.nbytes else 'more'} bytes, {array.nbytes} were "
+                    f"expected; do all ranks pass the same counts and dtypes? "
+                    f"({MPI.Get_error_string(status.Get_error())})"
                 )
         return CollectiveError(f"{where}: {error}")

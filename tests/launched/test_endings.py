@@ -85,8 +85,8 @@ def test_sys_exit_that_is_caught_is_no_error(mpirun):
 def test_different_counts_are_told_with_rank_round_and_lengths(mpirun):
     done = mpirun(2, PROLOGUE + "comm.allreduce(x[: 100 - 50 * comm.rank], algorithm='recursive_doubling')")
     assert done.returncode != 0
-    told = "CollectiveError: allreduce: round 0 on rank 1: rank 0 sent more than the 200 bytes expected"
-    assert f"[rank 1] mpicoll.progress.path.{told}" in done.stderr, done.stderr
+    told = r"\[rank 1\] mpicoll.progress.path.CollectiveError: allreduce: round 0 on rank 1: rank 0 sent (400|more) bytes"
+    assert re.search(told + ", 200 were expected", done.stderr), done.stderr
 
 
 def test_mpicoll_timeout_bounds_a_blocking_call(mpirun):
