@@ -19,15 +19,19 @@ _PUBLIC = {
     "Timeout": "progress",
 }
 
-__all__ = list(_PUBLIC)
+_MODULES = ("algorithms", "cost", "progress", "textbook", "training", "world")
+
+__all__ = [*_PUBLIC, *_MODULES]
 __version__ = "0.1.0"
 
 
 def __getattr__(name):
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
     if name not in _PUBLIC:
         raise AttributeError(f"module 'mpicoll' has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_PUBLIC[name]}", __name__), name)
 
 
 def __dir__():
-    return sorted([*globals(), *_PUBLIC])
+    return sorted([*globals(), *__all__])

@@ -3,7 +3,7 @@
 import math
 import operator
 
-from .arrays import DATATYPES, OPS, kind_of
+from .arrays import DATATYPES, MPI_OPS, OPS, kind_of
 
 _NAMES = ", ".join(str(dtype) for dtype in DATATYPES)
 
@@ -63,11 +63,19 @@ def no_overlap(call, kind, whole, other, own, allowed):
 
 
 def operation(call, op, dtype):
-    """Nothing, or an error if `op` is unknown or not defined for `dtype`."""
+    """The name of `op`, also if it is one of mpi4py's operations.
+
+    Raises:
+        ValueError: there is no such operation.
+        TypeError: it is not defined for `dtype`.
+    """
+    if not isinstance(op, str):
+        op = next((name for name, handle in MPI_OPS.items() if handle == op), op)
     if op not in OPS:
         raise ValueError(f"{call}: op is {op!r}; there are {', '.join(map(repr, OPS))}")
     if op == "avg" and dtype.kind in "iu":
         raise TypeError(f"{call}: op 'avg' of dtype {dtype} is no integer in general; use 'sum' and divide, or floats")
+    return op
 
 
 def rank(call, name, value, size):

@@ -2,15 +2,17 @@
 
 from mpi4py import MPI
 
-from . import arguments, leaving, selection
+from . import arguments, leaving, runtime, selection
 from .algorithms import prepare
 from .algorithms.cut import even
 from .arrays import NumPyArrays
 from .progress.call import Job, LiveCall, Transport
-from .progress.engine import Handle, progress, run
-from .progress.path import Path
+from .progress.engine import Handle, drive, progress, run
+from .progress.path import begin
 from .progress.plan import Plan, RecordingCall
 from .progress.replay import Replays
+
+runtime.install_abort_hook(leaving.is_over)
 
 
 class Communicator:
@@ -29,8 +31,12 @@ class Communicator:
     Wrong arguments raise TypeError or ValueError before any message is sent. While handles are in flight, call no
     blocking functions of MPI itself: nobody would drive the handles, and the ranks could wait for each other for ever.
 
+    A handle that is dropped without `wait` may never end, and those who wait for its messages are told when this rank
+    ends. Small buffers with which a blocking call comes again and again are kept alive by the communicator.
+
     Args:
         mpi_comm: an mpi4py intracommunicator; it is duplicated, which is collective, so messages never mix with yours.
+            Close what you no longer need, or use `with`: MPIs have only some 2,000 communicators.
 
     Attributes:
         rank, size: this rank, and how many there are.
@@ -38,9 +44,14 @@ class Communicator:
     """
 
     def __init__(self, mpi_comm):
+        if isinstance(mpi_comm, MPI.Comm) and mpi_comm == MPI.COMM_NULL:
+            raise ValueError("Communicator: mpi_comm is MPI.COMM_NULL: this rank is not part of it")
         if not isinstance(mpi_comm, MPI.Intracomm):
             raise TypeError(f"Communicator: mpi_comm is of type {type(mpi_comm).__name__}; pass e.g. MPI.COMM_WORLD")
-        self._transport = Transport(mpi_comm.Dup())
+        duplicate, request = mpi_comm.Idup()  # not Dup: others may still need this rank to drive what is in flight
+        drive([request])
+        duplicate.Set_errhandler(MPI.ERRORS_RETURN)
+        self._transport = Transport(duplicate)
         self._replays = Replays(self._transport)
         self._transport.at_close.append(self._replays.clear)
         self.rank, self.size = self._transport.rank, self._transport.size
@@ -57,15 +68,15 @@ class Communicator:
         if kind is None:
             self.close()
         else:  # the other ranks may be anywhere: no collective call
-            self._transport.broken = self._transport.broken or f"it was left by {kind.__name__}: {error}"
+            self._transport.fail(f"it was left by {kind.__name__}", error)
 
     def close(self):
-        """The communicator is freed, when every rank has called this, and with it its plans.
+        """The communicator is freed, when every rank has called this, and with it its plans; once more does nothing.
 
         Raises:
             RuntimeError: handles or plans are under way.
         """
-        if not self._transport.idle():
+        if not self._transport.broken and not self._transport.idle():
             raise RuntimeError("close: handles or plans are still under way; wait for them first")
         leaving.leave([self._transport])
 
@@ -86,6 +97,7 @@ class Communicator:
         Args:
             buf: of the same count and dtype on every rank; written to on all but the root.
         """
+        root = arguments.rank("broadcast", "root", root, self.size)
         return self._run(self._broadcast, buf, None, root, algorithm)
 
     def ibroadcast(self, buf, root=0, algorithm=None):
@@ -110,8 +122,10 @@ class Communicator:
         Args:
             sendbuf: of the same count and dtype on every rank; only read, unless it is recvbuf.
             recvbuf: on the root, for as many elements; not used elsewhere.
-            op: "sum", "max" or "avg" (not of integers).
+            op: "sum", "max" or "avg" (not of integers); mpi4py's MPI.SUM and MPI.MAX are accepted for their names.
         """
+        root = arguments.rank("reduce", "root", root, self.size)
+        recvbuf = recvbuf if self.rank == root else None
         return self._run(self._reduce, sendbuf, recvbuf, op, root, algorithm)
 
     def ireduce(self, sendbuf, recvbuf=None, op="sum", root=0, algorithm=None):
@@ -125,7 +139,7 @@ class Communicator:
     def _reduce(self, sendbuf, recvbuf, op, root, algorithm):
         name, size = "reduce", self.size
         root = arguments.rank(name, "root", root, size)
-        kind, send = self._reducible(name, sendbuf, op)
+        kind, send, op = self._reducible(name, sendbuf, op)
         recv = None
         if self.rank == root:
             recvbuf, recv = self._receive(name, kind, recvbuf, sendbuf, send)
@@ -155,7 +169,7 @@ class Communicator:
 
     def _allreduce(self, sendbuf, recvbuf, op, algorithm):
         name = "allreduce"
-        kind, send = self._reducible(name, sendbuf, op)
+        kind, send, op = self._reducible(name, sendbuf, op)
         recvbuf, recv = self._receive(name, kind, recvbuf, sendbuf, send)
         function = selection.find(name, algorithm, send.nbytes, self.size)
         arrays = prepare(function, (send, recv), even(len(send), self.size))
@@ -182,7 +196,7 @@ class Communicator:
 
     def _reduce_scatter(self, sendbuf, recvbuf, op, counts, algorithm):
         name, size, rank = "reduce_scatter", self.size, self.rank
-        kind, send = self._reducible(name, sendbuf, op)
+        kind, send, op = self._reducible(name, sendbuf, op)
         shape, lengths = arguments.scattered(name, sendbuf, counts, size, rank)
         what = f"rank {rank}'s part of sendbuf has {lengths[rank]}"
         recvbuf, recv = arguments.receive(name, kind, recvbuf, shape, sendbuf, what)
@@ -244,8 +258,7 @@ class Communicator:
 
     def _reducible(self, name, sendbuf, op):
         kind, send = arguments.buffer(name, "sendbuf", sendbuf)
-        arguments.operation(name, op, send.dtype)
-        return kind, send
+        return kind, send, arguments.operation(name, op, send.dtype)
 
     def _receive(self, name, kind, recvbuf, sendbuf, send):
         """recvbuf and its flat view, of as many elements as sendbuf; `send` itself if they are the same array."""
@@ -265,8 +278,8 @@ class Communicator:
         """The result of a blocking call of which `check` makes the job; first and second are its arrays or None."""
         key = (check.__name__, id(first), id(second), *rest)
         try:
-            replay = self._replays.find(key, first)
-        except (TypeError, AttributeError):  # something is no array or cannot be a key: the checks know what to say
+            replay = self._replays.find(key)
+        except TypeError:  # something cannot be a key: the checks know what to say
             replay = key = None
         if not replay:
             job = check(first, second, *rest)
@@ -274,13 +287,13 @@ class Communicator:
         if replay:
             return replay.run()
         call = LiveCall(self._transport, job, 0)
-        run(Path(call, job.program(call.comm, call.op)))
+        run(begin(call, job.program(call.comm, call.op)))
         return job.result
 
     def _start(self, job):
         transport = self._transport
         call = LiveCall(transport, job, transport.next_block())
-        handle = Handle(Path(call, job.program(call.comm, call.op)), job.result)
+        handle = Handle(begin(call, job.program(call.comm, call.op)), job.result)
         transport.in_flight(handle)
         return handle
 

@@ -63,6 +63,8 @@ class Comm:
 
     def group(self, ranks):
         """The comm of these ranks of this one (the own rank among them), in that order, on the same path."""
+        if self.rank not in ranks:
+            raise ValueError(f"group: rank {self.rank} is not among the ranks {list(ranks)}")
         return Comm(self.call, ranks.index(self.rank), [self.ranks[r] for r in ranks], self.number)
 
 

@@ -1,5 +1,6 @@
 """What surrounds a parallel program: facts known before MPI starts, and how it ends when something goes wrong."""
 
+import builtins
 import os
 import sys
 import threading
@@ -30,20 +31,28 @@ def limit_threads():
         os.environ.setdefault(name, str(share))
 
 
-def install_abort_hook():
+def install_abort_hook(is_over):
     """An uncaught exception on a rank, also in a thread, prints its traceback, tagged with the rank, and ends the job.
 
-    Without it the other ranks would wait for this one for ever. `sys.exit` with a status other than 0 counts as such.
+    Without it the other ranks would wait for this one for ever. SystemExit counts as such if its status is not 0; as
+    no excepthook is called for it, `sys.exit` and the built-in SystemExit are replaced. Programs of one rank are left
+    as they are.
+
+    Args:
+        is_over: tells whether nobody waits for this rank any more; then SystemExit just ends it.
     """
-    if sys.excepthook is _abort:
-        return
-    sys.excepthook = _abort
-    threading.excepthook = lambda args: _abort(args.exc_type, args.exc_value, args.exc_traceback)
-    sys.exit = _exit
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.size > 1:
+        sys.excepthook = _abort
+        threading.excepthook = lambda args: _abort(args.exc_type, args.exc_value, args.exc_traceback)
+        _Exit.is_over = staticmethod(is_over)
+        builtins.SystemExit = _Exit
+        sys.exit = _exit
 
 
 def _abort(kind, error, trace):
-    status = error.code if isinstance(error, SystemExit) else 1
+    status = error.code if isinstance(error, _builtin_exit) else 1
     if status not in (0, None):  # otherwise a thread that ends in order
         _end_job("".join(traceback.format_exception(kind, error, trace)), status)
 
@@ -59,28 +68,36 @@ def _end_job(text, status):
     MPI.COMM_WORLD.Abort(status if isinstance(status, int) else 1)
 
 
-class _Exit(SystemExit):
-    """What `sys.exit` raises: it knows where it was raised, and notices when it ends the program.
+_builtin_exit = SystemExit
 
-    No excepthook is called for SystemExit. But the interpreter, when nobody has caught it, reads its `code`, and it is
-    the only one to do so without a calling frame.
+
+class _Exit(SystemExit):
+    """A SystemExit that knows where it was raised, and notices when it ends the program.
+
+    The interpreter, when nobody has caught it, reads its `code`, and it is the only one to do so without a calling
+    frame.
     """
 
-    def __init__(self, status=None):
-        super().__init__(status)
-        self.status = status
-        self.stack = traceback.format_stack(sys._getframe(2))
+    def __init__(self, *args):
+        super().__init__(*args)
+        frame = sys._getframe(1)
+        self.stack = traceback.format_stack(frame.f_back if frame.f_code is _exit.__code__ else frame)
 
     @property
     def code(self):
+        status = self.args[0] if len(self.args) == 1 else self.args or None
         try:
             sys._getframe(1)
         except ValueError:
-            if self.status not in (0, None):
-                text = ["Traceback (most recent call last):\n", *self.stack, f"SystemExit: {self.status}"]
-                _end_job("".join(text), self.status)
-        return self.status
+            if status not in (0, None) and not self.is_over():
+                text = ["Traceback (most recent call last):\n", *self.stack, f"SystemExit: {status}"]
+                _end_job("".join(text), status)
+        return status
+
+
+_Exit.__name__ = _Exit.__qualname__ = "SystemExit"
+_Exit.__module__ = "builtins"
 
 
 def _exit(status=None):
-    raise _Exit(status)
+    raise SystemExit(status)

@@ -27,6 +27,6 @@ def find(collective, algorithm, nbytes, size):
     family = FAMILIES[collective]
     if algorithm is None:
         return family[choose(collective, nbytes, size)]
-    if algorithm not in family:
+    if not isinstance(algorithm, str) or algorithm not in family:
         raise ValueError(f"{collective}: algorithm is {algorithm!r}; there are {', '.join(map(repr, family))}")
     return family[algorithm]

@@ -29,8 +29,8 @@ ALLOWED = {
     "arguments": {"arrays"},
     "progress": {"language", "arrays"},
     "world": {"language", "algorithms"},
-    "leaving": {"runtime"},
-    "communicator": {"progress", "algorithms", "selection", "arrays", "arguments", "leaving"},
+    "leaving": {"progress"},
+    "communicator": {"progress", "algorithms", "selection", "arrays", "arguments", "leaving", "runtime"},
     "training": {"cost", "algorithms"},
     "train": None,
 }  # fmt: skip

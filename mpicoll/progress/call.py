@@ -1,5 +1,7 @@
 """A collective under way on a real communicator, and what all collectives of one communicator share."""
 
+import weakref
+
 from mpi4py import MPI
 
 from ..arrays import DATATYPES
@@ -53,30 +55,34 @@ class Transport:
         self.plan_blocks = range(NONBLOCKING + 1, blocks - 1)
         self.plans = {}  # block -> plan
         self.at_close = [self._free_plans]  # what gives back requests and memory
-        self.recent = [None] * NONBLOCKING  # the handle that used each nonblocking block last
+        self.recent = [_ended] * NONBLOCKING  # weak references to the handles that used each nonblocking block last
         self.started = 0
 
     def check(self, name):
         """Nothing, or a RuntimeError if the communicator cannot be used any more."""
         if self.broken:
-            raise RuntimeError(f"{name}: this communicator is broken since {self.broken}")
+            raise RuntimeError(f"{name}: this communicator cannot be used any more: {self.broken}")
+
+    def fail(self, what, error):
+        """The communicator is broken, by the first thing that went wrong."""
+        self.broken = self.broken or f"{what}: {str(error) or type(error).__name__}"
 
     def idle(self):
         """Whether nothing nonblocking is under way."""
-        handles = any(handle and not handle.done for handle in self.recent)
+        handles = [handle for handle in (ref() for ref in self.recent) if handle and not handle.done]
         return not handles and not any(plan.active for plan in self.plans.values())
 
     def next_block(self):
         """The block of the next nonblocking call; its previous user has ended."""
         slot = self.started % NONBLOCKING
-        previous = self.recent[slot]
-        if previous and not previous.done:
+        previous = self.recent[slot]()  # while it is under way the engine keeps it alive
+        if previous:
             previous.settle()
         return slot + 1
 
     def in_flight(self, handle):
         """`handle` is noted as the user of the block that `next_block` gave."""
-        self.recent[self.started % NONBLOCKING] = handle
+        self.recent[self.started % NONBLOCKING] = weakref.ref(handle)
         self.started += 1
 
     def plan_block(self, name):
@@ -103,17 +109,29 @@ class Transport:
         """Whether the rank `peer` has ended its program or closed the communicator."""
         return self.mpi.Iprobe(peer, self.goodbye)
 
+    def rank_name(self, rank):
+        """The rank in words, with its number in the world where that is another."""
+        world = self.mpi.group.Translate_ranks([rank], MPI.COMM_WORLD.group)[0]
+        return f"rank {rank}" if world == rank else f"rank {rank} (rank {world} of the world)"
+
+
+def _ended():
+    """What a weak reference to a handle gives when there is none."""
+
 
 class LiveCall(Call):
-    """A call whose Isend and Irecv are MPI's. `made` lists (request, array, peer, whether it is sent)."""
+    """A call whose Isend and Irecv are MPI's. `made` lists (request, array, peer, whether it is sent).
 
-    __slots__ = ("datatype", "kind", "name", "scratches", "tag", "transport")
+    `statuses` are Testall's, to be looked at right after an error.
+    """
+
+    __slots__ = ("datatype", "kind", "name", "scratches", "statuses", "tag", "transport")
 
     def __init__(self, transport, job, block):
         kind, size = job.kind, transport.size
         self.transport, self.name, self.kind, self.datatype = transport, job.name, kind, job.datatype
         self.tag = NUMBERS * block
-        self.scratches = []
+        self.scratches, self.statuses = [], []
         reduce, finish = self._work(kind.reduction(job.op)), self._work(kind.finishing(job.op, size))
         super().__init__(transport.rank, size, reduce, finish)
 

@@ -4,8 +4,10 @@ import contextlib
 import threading
 import time
 
+from mpi4py import MPI
+
 from .path import KEPT
-from .wait import SPINS, Pause
+from .wait import DEFAULT_TIMEOUT, NAP, SPINS, Pause, PeerLeft, Timeout
 
 
 class Engine:
@@ -34,6 +36,13 @@ class Engine:
             finally:
                 self.lock.release()
 
+    def give_up(self, handle, error):
+        """The handle has ended with this error, unless it has ended meanwhile."""
+        with self.lock:
+            if not handle.done:
+                handle.end(error)
+                self.handles.remove(handle)
+
 
 ENGINE = Engine()
 
@@ -51,7 +60,7 @@ class Handle:
         ended_at: `time.perf_counter()` when the engine saw it end.
     """
 
-    __slots__ = ("_path", "_result", "done", "ended_at", "error")
+    __slots__ = ("__weakref__", "_path", "_result", "done", "ended_at", "error")
 
     def __init__(self, path, result):
         self._result = result
@@ -72,15 +81,16 @@ class Handle:
                 return False
             path.call.ended()
         except Exception as error:
-            self._end(error)
+            self.end(error)
         except BaseException as error:  # an interrupt: it belongs to whoever is running, too
-            self._end(error)
+            self.end(error)
             raise
         else:
-            self._end(None)
+            self.end(None)
         return True
 
-    def _end(self, error):
+    def end(self, error):
+        """It has ended, with this error or None; the engine's, under its lock."""
         if error is not None:
             fail(self._path, error)
         self.error, self._path = error, None
@@ -90,9 +100,10 @@ class Handle:
     def test(self):
         """Whether it has ended, after driving everything in flight once. Raises what went wrong inside."""
         ENGINE.progress()
-        if self.error:
+        done = self.done
+        if done and self.error:
             raise self.error
-        return self.done
+        return done
 
     def wait(self, timeout=None):
         """The collective's result, as its blocking form returns it; everything in flight is driven meanwhile.
@@ -102,6 +113,7 @@ class Handle:
 
         Raises:
             Timeout: it has not ended in time; the handle lives on and can be waited for again.
+            PeerLeft: a rank that it waits for has ended its program; the collective cannot end.
         """
         self.settle(timeout)
         if self.error:
@@ -110,19 +122,26 @@ class Handle:
 
     def settle(self, timeout=None):
         """It has ended, well or not."""
-        path, polls, pause = self._path, 0, None
+        polls, pause = 0, None
+        path = self._path  # another thread may end the handle at any time
         while not self.done:
             ENGINE.progress()
             polls += 1
             if polls > SPINS and not self.done:
-                pause = pause or Pause(path, timeout)
-                pause()
+                pause = pause or Pause(path, timeout, ENGINE.lock)
+                try:
+                    pause()
+                except Timeout:
+                    if not self.done:
+                        raise
+                except PeerLeft as error:
+                    ENGINE.give_up(self, error)
 
 
 def fail(path, error):
     """Nothing of the call is given back: its memory may still be written to. The communicator is marked broken."""
     KEPT.append(path)
-    path.call.transport.broken = f"{path.call.name}: {error or type(error).__name__}"
+    path.call.transport.fail(path.call.name, error)
 
 
 def run(path):
@@ -144,12 +163,30 @@ def run(path):
         raise
 
 
+def drive(requests, timeout=None):
+    """All requests of MPI's own are complete, such as a duplicated communicator's; what is in flight moved meanwhile.
+
+    Raises:
+        Timeout: after `timeout` seconds, by default MPICOLL_TIMEOUT.
+    """
+    since = time.monotonic()
+    timeout = DEFAULT_TIMEOUT if timeout is None else timeout
+    while not MPI.Request.Testall(requests):
+        ENGINE.progress()
+        if time.monotonic() - since > timeout:
+            raise Timeout(f"the other ranks have not come for {timeout:.3g} s")
+        time.sleep(NAP)
+
+
 @contextlib.contextmanager
 def thread(interval=0.5e-3):
     """Inside, a daemon thread drives everything in flight every `interval` seconds, beside long computations.
 
-    MPI must have been initialised with MPI_THREAD_MULTIPLE, as mpi4py does where the MPI can.
+    Raises:
+        RuntimeError: MPI was not initialised with MPI_THREAD_MULTIPLE, as mpi4py does where the MPI can.
     """
+    if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
+        raise RuntimeError("progress.thread: MPI runs without MPI_THREAD_MULTIPLE, so only one thread may call it")
     stop = threading.Event()
 
     def pump():

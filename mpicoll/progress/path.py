@@ -1,18 +1,32 @@
 """One generator under way: post the next round, see whether it is complete."""
 
+import ctypes
 from types import GeneratorType
 
 from mpi4py import MPI
 
 _testall = MPI.Request.Testall
-_statuses = []  # Testall's; read only right after an error, so that all paths may share them
 _END = object()
 
-KEPT = []  # what failed with messages in flight: memory given back under an active receive would corrupt another array
+# What failed with messages in flight, and what was never waited for: memory given back under an active receive would
+# corrupt another array. MPI ends after the interpreter has cleared its modules, so the list itself must outlive them.
+KEPT = []
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(KEPT))
 
 
 class CollectiveError(RuntimeError):
     """A message of a collective failed; the communicator cannot be used any more."""
+
+
+def begin(call, generator):
+    """The path of a call's generator, which takes its first step when what the caller has queued is done."""
+    event = call.kind.ready()
+    return Path(call, generator if event is None else _after(event, generator))
+
+
+def _after(event, generator):
+    yield event
+    yield from generator
 
 
 class Path:
@@ -58,7 +72,7 @@ class Path:
         """Whether the round is complete; lanes go on as far as they can."""
         if self.requests:
             try:
-                if _testall(self.requests, _statuses):
+                if _testall(self.requests, self.call.statuses):
                     self.requests = ()
             except MPI.Exception as error:
                 raise self._explained(error) from None
@@ -77,8 +91,9 @@ class Path:
 
     def __str__(self):
         """What is waited for, in words."""
+        name = self.call.transport.rank_name
         pending = "; ".join(
-            f"round {path.rounds - 1}: {'to' if sending else 'for'} rank {peer}, {array.nbytes} bytes"
+            f"round {path.rounds - 1}: {'to' if sending else 'for'} {name(peer)}, {array.nbytes} bytes"
             for path, array, peer, sending in self._pending()
         )
         return f"rank {self.call.comm.rank} waits in {self.call.name} ({pending or f'after round {self.rounds - 1}'})"
@@ -96,7 +111,7 @@ class Path:
 
     def _explained(self, error):
         where = f"{self.call.name}: round {self.rounds - 1} on rank {self.call.comm.rank}"
-        for (_, array, peer, sending), status in zip(self.made, _statuses, strict=False):
+        for (_, array, peer, sending), status in zip(self.made, self.call.statuses, strict=False):
             if status.Get_error() and not sending:
                 sent = status.Get_count(MPI.BYTE)  # MPICH counts only what fits, and says the rest in its text, or not
                 return CollectiveError(

@@ -9,7 +9,7 @@ from types import GeneratorType
 
 from .call import LiveCall
 from .engine import Handle
-from .path import Path
+from .path import begin
 
 
 class RecordingCall(LiveCall):
@@ -73,11 +73,14 @@ def record(call, generator):
 def play(call, rounds):
     """The recorded rounds happen: a generator for the usual drivers."""
     for round_ in rounds:
+        events = None
         for action in round_.actions:
-            action()
+            event = action()
+            if event is not None:  # local work under way on a device
+                events = [*(events or ()), event]
         call.made = round_.messages
-        if round_.lanes:
-            yield (*round_.requests, *(play(call, lane) for lane in round_.lanes))
+        if round_.lanes or events:
+            yield (*round_.requests, *(events or ()), *(play(call, lane) for lane in round_.lanes))
         else:
             yield round_.requests
 
@@ -89,7 +92,7 @@ class Plan(Handle):
     Plans are made, started and freed in the same order on every rank.
 
     Attributes:
-        active: it was started, and neither has `wait` returned nor `test` been true since.
+        active: it was started, and neither `wait` nor `test` has said since that it has ended, well or not.
     """
 
     __slots__ = ("_call", "_release", "_rounds", "active")
@@ -113,20 +116,23 @@ class Plan(Handle):
         transport.check(call.name)
         transport.bytes_sent += call.nbytes
         self.active = True
-        self._launch(Path(call, play(call, self._rounds)))
+        self._launch(begin(call, play(call, self._rounds)))
 
     def test(self):
         """Whether what was started has ended; everything in flight is driven once. Once true, `start` may follow."""
         self._check_active()
-        self.active = not super().test()
-        return not self.active
+        try:
+            return super().test()
+        finally:
+            self.active = not self.done
 
     def wait(self, timeout=None):
         """The collective's result, as its blocking form returns it. Arguments and errors as Handle.wait."""
         self._check_active()
-        result = super().wait(timeout)
-        self.active = False
-        return result
+        try:
+            return super().wait(timeout)
+        finally:
+            self.active = not self.done
 
     def _check_active(self):
         if not self.active:
@@ -140,7 +146,7 @@ class Plan(Handle):
         """
         if self.active:
             raise RuntimeError(f"{self._call.name} plan: it is under way; wait for it before you free it")
-        if self._rounds is not None:
+        if self._rounds is not None and self.error is None:  # after an error everything is kept, see path.KEPT
             self._rounds = None
             self._call.free()
             self._release()

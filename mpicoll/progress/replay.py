@@ -2,13 +2,14 @@
 
 Slicing, checking and choosing cost more than the messages of a small call. Iterative programs call with the same arrays
 over and over, so the second time a plan is recorded, and from then on the call only starts its requests. It uses the
-blocking calls' tags, so a rank that replays matches one that does not. A replay keeps its arrays alive; there are few.
+blocking calls' tags, so a rank that replays matches one that does not. A replay keeps its arrays alive, and while they
+are referenced so NumPy does not resize them; there are few.
 """
 
 import weakref
 
 from .engine import run
-from .path import Path
+from .path import KEPT, begin
 from .plan import RecordingCall, play, record
 
 LIMIT = 256 * 1024  # bytes; above, what is saved is lost among the messages
@@ -18,19 +19,29 @@ KEEP = 16  # replays of one communicator; the oldest goes first
 class Replay:
     """A blocking call recorded with its arrays."""
 
-    __slots__ = ("arrays", "busy", "call", "dtype", "path", "result", "rounds")
+    __slots__ = ("busy", "call", "looks", "result", "rounds")
 
     def __init__(self, transport, job, arrays):
-        self.arrays, self.dtype, self.result = arrays, job.dtype, job.result
+        self.result = job.result
+        self.looks = [(array, array.dtype, array.shape, array.flags.writeable) for array in arrays]
         self.call = RecordingCall(transport, job, 0)
         self.rounds = record(self.call, job.program(self.call.comm, self.call.op))
         self.busy = False
+
+    def usable(self):
+        """Whether the call can be played now: no other thread does, and the arrays still look as they were checked."""
+        if self.busy or self.call.transport.broken:
+            return False
+        for array, dtype, shape, writeable in self.looks:
+            if array.dtype is not dtype or array.shape != shape or array.flags.writeable != writeable:
+                return False
+        return True
 
     def run(self):
         """The call's result."""
         self.busy = True  # until it has ended without error
         self.call.transport.bytes_sent += self.call.nbytes
-        run(Path(self.call, play(self.call, self.rounds)))
+        run(begin(self.call, play(self.call, self.rounds)))
         self.busy = False
         return self.result
 
@@ -42,23 +53,21 @@ class Replays:
         self._transport = transport
         self._known, self._seen = {}, {}
 
-    def find(self, key, array):
+    def find(self, key):
         """The replay for this call, if there is one and it can be used now."""
         replay = self._known.get(key)
-        # the arrays are alive, so their identity is theirs; but somebody may have set a new dtype
-        if replay and not replay.busy and (array is None or array.dtype is replay.dtype):
-            return replay
-        return None
+        return replay if replay and replay.usable() else None
 
     def note(self, key, arrays, job):
         """The call is remembered, or recorded if it was seen before with these very arrays; then its replay."""
+        arrays = [array for array in arrays if array is not None]
         if job.nbytes > LIMIT or not (job.result is None or any(job.result is array for array in arrays)):
             return None
         seen = self._seen.pop(key, None)
         if seen is None or any(ref() is not array for ref, array in zip(seen, arrays, strict=True)):
             if len(self._seen) >= KEEP:
                 self._seen.pop(next(iter(self._seen)))
-            self._seen[key] = [weakref.ref(array) if array is not None else _none for array in arrays]
+            self._seen[key] = [weakref.ref(array) for array in arrays]
             return None
         if key in self._known or len(self._known) >= KEEP:
             self._forget(key if key in self._known else next(iter(self._known)))
@@ -71,9 +80,8 @@ class Replays:
             self._forget(key)
 
     def _forget(self, key):
-        if not self._known[key].busy:
-            self._known.pop(key).call.free()
-
-
-def _none():
-    return None
+        replay = self._known.pop(key)
+        if replay.busy:
+            KEPT.append(replay)  # another thread is playing it, or it failed
+        else:
+            replay.call.free()

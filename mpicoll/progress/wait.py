@@ -1,15 +1,16 @@
 """How to wait.
 
-Nothing moves in MPI unless somebody calls it, so waiting is a loop over Testall. It polls, after some 50 polls yields
-the processor between them, after some 2,000 sleeps a little, so that 8 ranks on 2 cores do not starve each other. From
-then on it also watches the deadline, and whether the ranks that it waits for are still there.
+Nothing moves in MPI unless somebody calls it, so waiting is a loop over Testall. It polls, after some polls yields the
+processor between them, after some 2,000 sleeps a little, so that 8 ranks on 2 cores do not starve each other. From then
+on it also watches the deadline, and whether the ranks that it waits for are still there.
 """
 
+import contextlib
 import math
 import os
 import time
 
-SPINS = 10
+SPINS = 10  # polls before the processor is given away: costs nothing on idle cores, and 8 ranks on 2 cores need it
 YIELDS = 2000  # polls before sleeping
 NAP = 50e-6  # s
 LOOK = 0.5  # s between two looks at the peers
@@ -38,12 +39,16 @@ DEFAULT_TIMEOUT = _default_timeout()  # s
 
 
 class Pause:
-    """What a wait does between two polls once it has polled SPINS times without success."""
+    """What a wait does between two polls once it has polled SPINS times without success.
 
-    __slots__ = ("gone", "look", "path", "polls", "since", "timeout")
+    Args:
+        path: what is waited for.
+        timeout: seconds; None: MPICOLL_TIMEOUT.
+        lock: held while looking into the path, if another thread may drive it.
+    """
 
-    def __init__(self, path, timeout=None):
-        self.path = path
+    def __init__(self, path, timeout=None, lock=None):
+        self.path, self.lock = path, lock or contextlib.nullcontext()
         self.timeout = DEFAULT_TIMEOUT if timeout is None else timeout
         self.since = time.monotonic()
         self.polls = 0
@@ -63,15 +68,21 @@ class Pause:
             return
         waited = time.monotonic() - self.since
         if waited >= self.timeout:
-            raise Timeout(f"{self.path}, for {waited:.3g} s now")
+            with self.lock:
+                raise Timeout(f"{self.path}, for {waited:.3g} s now")
         if waited >= self.look:
             self.look = waited + LOOK
-            gone = self.path.peers_gone()
-            for peer in gone:
-                if peer in self.gone:  # seen twice, half a second apart: whatever it sent before has arrived
-                    raise PeerLeft(f"rank {peer} has ended its program or closed the communicator, but {self.path}")
-            self.gone = gone
+            with self.lock:
+                self._look_for_peers()
         if self.polls < YIELDS:
             os.sched_yield()
         else:
             time.sleep(NAP)
+
+    def _look_for_peers(self):
+        gone = self.path.peers_gone()
+        for peer in gone:
+            if peer in self.gone:  # seen twice, half a second apart: whatever it sent before has arrived
+                name = self.path.call.transport.rank_name(peer)
+                raise PeerLeft(f"{name} has ended its program or closed the communicator, but {self.path}")
+        self.gone = gone

@@ -28,6 +28,8 @@ ENDINGS = {
     "a wrong argument": "if comm.rank == 1: comm.allreduce(x[::2])",
     "sys.exit(3)": "if comm.rank == 1: sys.exit(3)",
     "sys.exit with a message": "if comm.rank == 1: sys.exit('no more')",
+    "raise SystemExit(3)": "if comm.rank == 1: raise SystemExit(3)",
+    "exit(3), and nobody waits": "if comm.rank == 1: exit(3)\nthreading.Event().wait()",
     "an exception that leaves the communicator": "with comm:\n    if comm.rank == 1: broken()\n    comm.allreduce(x)",
     "an exception while others are in flight": "h = comm.iallreduce(x)\nif comm.rank == 1: broken()\nh.wait()",
 }
@@ -38,6 +40,8 @@ TOLD = {
     "a wrong argument": "ValueError: allreduce: sendbuf is not C-contiguous",
     "sys.exit(3)": "SystemExit: 3",
     "sys.exit with a message": "SystemExit: no more",
+    "raise SystemExit(3)": "SystemExit: 3",
+    "exit(3), and nobody waits": "SystemExit: 3",
     "an exception that leaves the communicator": "ValueError: this went wrong",
     "an exception while others are in flight": "ValueError: this went wrong",
 }
@@ -52,13 +56,94 @@ def test_a_rank_that_fails_ends_the_job_with_one_tagged_traceback(mpirun, ending
     assert not re.search(r"^Traceback", done.stderr, re.MULTILINE), "an untagged copy"
 
 
-@pytest.mark.parametrize("ending", ["raise SystemExit(3)", "os._exit(3)", "sys.exit(0)", "raise SystemExit"])
+@pytest.mark.parametrize("ending", ["os._exit(3)", "sys.exit(0)", "raise SystemExit"])
 def test_a_rank_that_leaves_in_any_other_way_leaves_nobody_waiting(mpirun, ending):
     done = mpirun(3, f"import os\n{PROLOGUE}\nif comm.rank == 1: {ending}\n{WAIT}")
     assert done.returncode != 0
     if "os._exit" not in ending:  # there the launcher ends the job
         told = r"PeerLeft: rank 1 has ended its program or closed the communicator, but rank \d waits in allreduce"
         assert re.search(told, done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("failing", ["mpicoll.Communicator(None)", "raise ValueError('too early')"])
+def test_a_rank_that_fails_before_it_has_a_communicator_ends_the_job(mpirun, failing):
+    program = PROLOGUE.replace(
+        "comm = ", "if MPI.COMM_WORLD.rank == 1:\n    mpicoll.Communicator\n    " + failing + "\ncomm = "
+    )
+    done = mpirun(2, program)
+    assert done.returncode != 0
+    assert "[rank 1] Traceback" in done.stderr
+
+
+def test_a_status_after_all_communicators_are_closed_just_ends_the_program(mpirun):
+    done = mpirun(2, PROLOGUE + "comm.close()\ncomm.close()\nsys.exit(3)")
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+
+
+def test_programs_of_one_rank_are_left_as_they_are(mpirun):
+    done = mpirun(1, PROLOGUE + "broken()")
+    assert done.returncode != 0
+    assert re.search(r"^Traceback", done.stderr, re.MULTILINE)
+    assert "[rank 0]" not in done.stderr
+
+
+def test_handles_that_are_dropped_are_told_and_their_memory_is_kept(mpirun):
+    program = PROLOGUE + "big = np.ones(300_000, 'float32')\ncomm.iallreduce(big)\ndel big\n"
+    for _ in range(3):
+        done = mpirun(2, program)
+        assert done.returncode == 0, done.stderr
+        assert "mpicoll: 1 handles were never waited for" in done.stderr
+
+
+@pytest.mark.parametrize("other", ["d.close()", "mpicoll.Communicator(MPI.COMM_WORLD)"])
+def test_closing_and_making_communicators_drives_what_is_in_flight(mpirun, other):
+    program = (
+        PROLOGUE
+        + "d = mpicoll.Communicator(MPI.COMM_WORLD)\nh = comm.iallreduce(np.ones(4_000_000), algorithm='ring')\n"
+        + f"if comm.rank == 0:\n    h.wait(timeout=20)\n    {other}\nelse:\n    {other}\n    h.wait()\nprint('fine')"
+    )
+    done = mpirun(2, program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("fine") == 2
+
+
+def test_a_wait_and_a_thread_that_drives_do_not_meet_on_the_same_requests(mpirun):
+    program = (
+        PROLOGUE
+        + "with mpicoll.progress.thread(1e-5):\n"
+        + "    for i in range(200):\n        h = comm.iallreduce(x, algorithm='ring')\n        while True:\n"
+        + "            try:\n                h.wait(timeout=1e-7)\n                break\n"
+        + "            except mpicoll.Timeout:\n                pass\nprint('fine')"
+    )
+    done = mpirun(2, program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("fine") == 2
+
+
+def test_floating_point_errors_inside_do_not_break_the_collective(mpirun):
+    program = (
+        PROLOGUE
+        + "np.seterr(all='raise')\nfor n in (1, 20_000, 200_000):\n    big = np.full(n, 3e38, 'float32')\n"
+        + "    assert np.isinf(comm.allreduce(big)).all()\n    comm.allreduce(big, big, op='avg')\nprint('fine')"
+    )
+    done = mpirun(2, "-W", "error", "-c", program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("fine") == 2
+
+
+def test_after_a_peer_has_left_a_handle_has_ended_and_the_communicator_can_be_closed(mpirun):
+    program = (
+        PROLOGUE
+        + "h = comm.iallreduce(x) if comm.rank == 0 else comm.close()\nif comm.rank == 0:\n    try:\n        h.wait()\n"
+        + "    except mpicoll.PeerLeft as error:\n        print(error)\n    assert h.done\n"
+        + "    try:\n        comm.allreduce(x)\n    except RuntimeError as error:\n        print(error)\n"
+        + "    comm.close()\n    print('fine')\n"
+    )
+    done = mpirun(2, program)
+    assert "rank 1 has ended its program or closed the communicator, but rank 0 waits in allreduce" in done.stdout
+    assert "allreduce: this communicator cannot be used any more: allreduce: rank 1 has ended" in done.stdout
+    assert done.stdout.count("fine") == 1, done.stderr
 
 
 def test_a_handle_that_waits_for_a_rank_that_left_is_told(mpirun):
@@ -85,7 +170,9 @@ def test_sys_exit_that_is_caught_is_no_error(mpirun):
 def test_different_counts_are_told_with_rank_round_and_lengths(mpirun):
     done = mpirun(2, PROLOGUE + "comm.allreduce(x[: 100 - 50 * comm.rank], algorithm='recursive_doubling')")
     assert done.returncode != 0
-    told = r"\[rank 1\] mpicoll.progress.path.CollectiveError: allreduce: round 0 on rank 1: rank 0 sent (400|more) bytes"
+    told = (
+        r"\[rank 1\] mpicoll.progress.path.CollectiveError: allreduce: round 0 on rank 1: rank 0 sent (400|more) bytes"
+    )
     assert re.search(told + ", 200 were expected", done.stderr), done.stderr
 
 
@@ -175,6 +262,8 @@ else:
     assert done.returncode != 0
     for form in ("blocking", "nonblocking"):
         assert f"{form} in round 1" in done.stdout, done.stderr
-    assert done.stdout.count("allreduce: this communicator is broken since allreduce: in round 1") == 2
+    assert done.stdout.count("allreduce: this communicator cannot be used any more: allreduce: in round 1") == 2
     assert "done" in done.stdout
-    assert "[rank 1] RuntimeError: allreduce: this communicator is broken since the test is over" in done.stderr
+    assert (
+        "[rank 1] RuntimeError: allreduce: this communicator cannot be used any more: the test is over" in done.stderr
+    )

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 import mpicoll
 
@@ -31,6 +32,7 @@ WRONG = [
     (lambda c: c.allreduce(np.zeros(3, int), op="avg"), TypeError, "op 'avg' of dtype int64"),
     (lambda c: c.allreduce(X, algorithm="rign"), ValueError, "algorithm is 'rign'; there are 'ring', 'tree'"),
     (lambda c: c.broadcast(X, algorithm="recursive_doubling"), ValueError, "there are 'tree'"),
+    (lambda c: c.allreduce(X, algorithm=["ring"]), ValueError, r"algorithm is \['ring'\]; there are"),
     (lambda c: c.broadcast(X, root=c.size), ValueError, "broadcast: root is [0-9]+; ranks go from 0 to"),
     (lambda c: c.reduce(X, root=-1), ValueError, "reduce: root is -1"),
     (lambda c: c.reduce(X, root=0.0), TypeError, "root is 0.0; it is a rank"),
@@ -42,6 +44,7 @@ WRONG = [
     (lambda c: c.reduce_scatter(X, counts=3), TypeError, "counts is 3"),
     (lambda c: c.allgather(X, counts=[3] * c.size), ValueError, "is 3, sendbuf's first axis has length 10"),
     (lambda c: c.allgather(X, np.zeros(3, "float32")), ValueError, "recvbuf has 3 elements, all ranks together send"),
+    (lambda c: mpicoll.Communicator(MPI.COMM_NULL), ValueError, "this rank is not part of it"),
     (lambda c: mpicoll.Communicator(None), TypeError, "mpi_comm is of type NoneType"),
 ]  # fmt: skip
 
@@ -70,6 +73,58 @@ def test_a_read_only_array_can_be_sent(comm):
         comm.broadcast(np.zeros(10, "float32"))
 
 
+def test_arguments_that_do_not_matter_here_are_not_looked_at(comm):
+    for _ in range(3):
+        result = comm.reduce(X, recvbuf=None if comm.rank == 0 else [], root=0)
+        assert (result is None) == (comm.rank != 0)
+
+
+def test_arrays_that_change_after_a_call_are_checked_again(comm):
+    x, y = np.zeros(6, "float32"), np.zeros(6, "float32")
+    for _ in range(3):
+        comm.allreduce(x, y)
+    y.flags.writeable = False
+    before = comm.bytes_sent
+    with pytest.raises(ValueError, match="recvbuf is read-only"):
+        comm.allreduce(x, y)
+    assert comm.bytes_sent == before
+    y.flags.writeable = True
+    comm.allreduce(x, y)
+    for _ in range(3):
+        comm.broadcast(x, root=0)
+    with pytest.raises(TypeError, match=r"root is 0\.0"):
+        comm.broadcast(x, root=0.0)
+
+
+def test_operations_of_mpi4py_are_accepted_for_their_names(comm):
+    x = np.array([comm.rank])
+    assert comm.allreduce(x, op=MPI.SUM) == sum(range(comm.size))
+    assert comm.allreduce(x, op=MPI.MAX) == comm.size - 1
+    with pytest.raises(ValueError, match="there are 'sum', 'max', 'avg'"):
+        comm.allreduce(x, op=MPI.BAND)
+
+
+def test_a_broken_communicator_does_nothing_more(comm):
+    other = mpicoll.Communicator(MPI.COMM_WORLD)
+    x, y = np.zeros(3), np.zeros(3)
+    for _ in range(3):
+        other.allreduce(x, y)
+    plan = other.allreduce_init(x, y)
+    with pytest.raises(ArithmeticError), other:
+        raise ArithmeticError("gone wrong")
+    what = "cannot be used any more: it was left by ArithmeticError: gone wrong"
+    for call in (
+        lambda: other.allreduce(x, y),
+        lambda: other.iallreduce(x),
+        lambda: other.allreduce_init(x),
+        plan.start,
+    ):
+        with pytest.raises(RuntimeError, match=what):
+            call()
+    plan.free()
+    other.close()
+
+
 def test_a_plan_started_twice_or_not_at_all_is_an_error(comm):
     plan = comm.allreduce_init(np.zeros(5))
     with pytest.raises(RuntimeError, match="allreduce plan: it was not started"):
@@ -86,8 +141,6 @@ def test_a_plan_started_twice_or_not_at_all_is_an_error(comm):
 
 
 def test_closing_with_something_in_flight_is_an_error(comm):
-    from mpi4py import MPI
-
     other = mpicoll.Communicator(MPI.COMM_WORLD)
     plan = other.allreduce_init(np.zeros(5))
     plan.start()
@@ -95,13 +148,11 @@ def test_closing_with_something_in_flight_is_an_error(comm):
         other.close()
     plan.wait()
     other.close()
-    with pytest.raises(RuntimeError, match="allreduce: this communicator is broken since it was closed"):
+    with pytest.raises(RuntimeError, match="allreduce: this communicator cannot be used any more: it is closed"):
         other.allreduce(np.zeros(1))
 
 
 def test_wait_with_a_timeout_leaves_the_handle_alive(comm):
-    from mpi4py import MPI
-
     world = MPI.COMM_WORLD
     if comm.size == 1:
         return

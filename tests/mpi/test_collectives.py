@@ -175,20 +175,21 @@ def test_results_have_the_shape_of_what_was_passed(comm):
     assert comm.allreduce(x, np.empty(6, "float32")).shape == (6,)
 
 
-@pytest.mark.parametrize("algorithm", FAMILIES["allreduce"])
-def test_random_floats_nan_and_signed_zeros_end_with_the_same_bits_everywhere(comm, algorithm):
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("algorithm", [None, *FAMILIES["allreduce"]])
+def test_random_floats_nan_and_signed_zeros_end_with_the_same_bits_everywhere(comm, algorithm, in_place):
     generator = np.random.default_rng(comm.rank)
-    for op in ("sum", "max", "avg"):
-        x = generator.standard_normal(1000).astype("float32") * 10.0 ** generator.integers(-20, 20, 1000)
-        x = x.astype("float32")
-        x[generator.integers(0, 1000, 200)] = -0.0
-        x[generator.integers(0, 1000, 200)] = 0.0
-        nans = np.array([0x7FC00000 + comm.rank], "uint32").view("float32")
-        x[generator.integers(0, 1000, 50)] = nans
-        with np.errstate(invalid="ignore"):
-            bits = comm.allreduce(x, op=op, algorithm=algorithm).view("uint32")
-        everybody = comm.allgather(bits).reshape(comm.size, -1)
-        assert (everybody == bits).all()
+    for count in (1000, 10_000, 60_000, 200_000):  # below, within and above the sizes that are reduced by another way
+        for op in ("sum", "max", "avg"):
+            x = generator.standard_normal(count) * 10.0 ** generator.integers(-20, 20, count)
+            x = x.astype("float32")
+            x[generator.integers(0, count, count // 5)] = -0.0
+            x[generator.integers(0, count, count // 5)] = 0.0
+            x[generator.integers(0, count, count // 20)] = np.array([0x7FC00001 + comm.rank], "uint32").view("float32")
+            x[0] = np.array([0x7FC00001 + comm.rank], "uint32").view("float32")[0]
+            bits = comm.allreduce(x, x if in_place else None, op=op, algorithm=algorithm).view("uint32")
+            everybody = comm.allgather(bits).reshape(comm.size, -1)
+            assert (everybody == bits).all(), (count, op)
 
 
 @pytest.mark.parametrize("algorithm", FAMILIES["allreduce"])

@@ -243,3 +243,16 @@ def test_replays_match_ranks_that_do_not_replay_and_are_few(comm):
             comm.allreduce(x, y)
     assert len(comm._replays._known) == 16
     comm._replays.clear()
+
+
+def test_results_of_handles_are_not_kept_alive(comm):
+    import gc
+    import weakref
+
+    results = []
+    for _ in range(5):
+        result = comm.iallreduce(np.ones(1000)).wait()
+        results.append(weakref.ref(result))
+        del result
+    gc.collect()
+    assert not any(ref() is not None for ref in results)

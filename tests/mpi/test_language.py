@@ -104,6 +104,45 @@ def test_a_round_waits_for_events(comm, form):
     assert seen == [3, 3]
 
 
+class Lazy(NumPyArrays):
+    """Arrays whose copies are done only at the third look at their event."""
+
+    events = []  # noqa: RUF012 one list on purpose
+
+    @classmethod
+    def copy(cls, out, array):
+        NumPyArrays.copy(out, array)
+        cls.events.append(Event())
+        return cls.events[-1]
+
+    @classmethod
+    def ready(cls):
+        return cls.copy(np.empty(1), np.empty(1))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_local_work_under_way_is_waited_for_in_every_form(comm, form):
+    def program(c, op):
+        yield c.copy(y, x)
+
+    x, y = np.array([comm.rank]), np.array([-1])
+    Lazy.events.clear()
+    job = Job("planted", Lazy, x, "sum", program, y)
+    if form == "blocking":
+        comm._run(lambda *_: job, x, None)
+    elif form == "nonblocking":
+        comm._start(job).wait()
+    else:
+        plan = comm._plan(job)
+        Lazy.events.clear()
+        for _ in range(2):
+            plan.start()
+            plan.wait()
+        plan.free()
+    assert [event.looks for event in Lazy.events] == [3] * len(Lazy.events)
+    assert len(Lazy.events) == (4 if form == "persistent" else 2)  # ready and copy, each time
+
+
 def test_lanes_go_two_deep_and_to_seven(comm):
     from mpicoll.progress.call import LiveCall
 
