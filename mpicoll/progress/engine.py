@@ -93,9 +93,9 @@ class Handle:
         """It has ended, with this error or None; the engine's, under its lock."""
         if error is not None:
             fail(self._path, error)
-        self.error, self._path = error, None
-        self.ended_at = time.perf_counter()
-        self.done = True  # last: another thread may be looking
+        self.error, self.ended_at = error, time.perf_counter()
+        self.done = True  # another thread may be looking: what it reads then is set
+        self._path = None
 
     def test(self):
         """Whether it has ended, after driving everything in flight once. Raises what went wrong inside."""
