@@ -1,8 +1,8 @@
 """mpicoll: collective communication and data-parallel training over MPI point-to-point messages.
 
 Reading order: textbook.py (the lecture's ring, blocking), language.py (what an algorithm is), algorithms/ (ring, tree,
-recursive_doubling), progress/ (how they run over MPI), world/ (how they are proven), communicator.py (how they are
-called), training/ (gradient buckets and a model to use them).
+recursive_doubling), progress/ (how they run over MPI), world/ (how they are proven), collectives.py and
+communicator.py (how they are called), training/ (gradient buckets and a model to use them).
 
 The public names are imported when they are first used, because importing mpi4py.MPI starts MPI.
 """
@@ -11,12 +11,14 @@ import importlib
 
 _PUBLIC = {
     "Communicator": "communicator",
+    "DistributedDataParallel": "training.ddp",
     "Reducer": "training.reducer",
     "CollectiveError": "progress",
     "Handle": "progress",
     "PeerLeft": "progress",
     "Plan": "progress",
     "Timeout": "progress",
+    "group": "progress",
 }
 
 _MODULES = ("algorithms", "cost", "progress", "textbook", "training", "world")

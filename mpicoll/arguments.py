@@ -3,7 +3,7 @@
 import math
 import operator
 
-from .arrays import DATATYPES, MPI_OPS, OPS, kind_of
+from .arrays import DATATYPES, MPI_OPS, OPS, kind_of, undefined
 
 _NAMES = ", ".join(str(dtype) for dtype in DATATYPES)
 
@@ -56,10 +56,24 @@ def receive(call, kind, recvbuf, shape, sendbuf, what):
     return recvbuf, flat
 
 
+def same_type(call, send_kind, recv_kind, sendbuf, recvbuf):
+    """Nothing, or a TypeError if the arrays differ in kind or dtype."""
+    if recv_kind is not send_kind:
+        raise TypeError(
+            f"{call}: sendbuf is a {type(sendbuf).__name__}, recvbuf a {type(recvbuf).__name__}; use one kind"
+        )
+    if recvbuf.dtype != sendbuf.dtype:
+        raise TypeError(f"{call}: recvbuf has dtype {recvbuf.dtype}, sendbuf has {sendbuf.dtype}; they must be equal")
+
+
 def no_overlap(call, kind, whole, other, own, allowed):
-    """Nothing, or a ValueError if the flat arrays whole and other overlap, unless other is just `own`."""
+    """Nothing, or a ValueError if the flat arrays whole and other overlap, unless other is just `own`.
+
+    `allowed` says in words what may be passed for in place; None: nothing.
+    """
     if len(other) and kind.shares_memory(whole, other) and not kind.same_memory(own, other):
-        raise ValueError(f"{call}: sendbuf and recvbuf overlap; pass separate arrays, or for in place {allowed}")
+        way_out = f", or for in place {allowed}" if allowed else "; it cannot be done in place"
+        raise ValueError(f"{call}: sendbuf and recvbuf overlap; pass separate arrays{way_out}")
 
 
 def operation(call, op, dtype):
@@ -73,8 +87,8 @@ def operation(call, op, dtype):
         op = next((name for name, handle in MPI_OPS.items() if handle == op), op)
     if op not in OPS:
         raise ValueError(f"{call}: op is {op!r}; there are {', '.join(map(repr, OPS))}")
-    if op == "avg" and dtype.kind in "iu":
-        raise TypeError(f"{call}: op 'avg' of dtype {dtype} is no integer in general; use 'sum' and divide, or floats")
+    if why := undefined(op, dtype):
+        raise TypeError(f"{call}: op {op!r} is not defined for dtype {dtype}: {why}")
     return op
 
 
@@ -94,8 +108,10 @@ def rank(call, name, value, size):
     return value
 
 
-def scattered(call, sendbuf, counts, size, rank):
+def scattered(call, sendbuf, counts, size, rank, name="counts"):
     """The shape of the own part of sendbuf, cut along its first axis, and the number of elements of every rank's part.
+
+    `name` is what the call's argument `counts` is called.
 
     Raises:
         ValueError: the axis does not divide by the number of ranks, or counts do not fit it.
@@ -106,13 +122,14 @@ def scattered(call, sendbuf, counts, size, rank):
     if counts is None:
         if length % size:
             raise ValueError(
-                f"{call}: sendbuf's first axis has length {length}, which does not divide by {size} ranks; pass counts"
+                f"{call}: sendbuf's first axis has length {length}, which does not divide by {size} ranks; "
+                f"{'pass counts' if call == 'reduce_scatter' else 'make it divide'}"
             )
         counts = (length // size,) * size
     else:
-        counts = _counts(call, counts, size)
+        counts = _counts(call, name, counts, size)
         if sum(counts) != length:
-            raise ValueError(f"{call}: counts add up to {sum(counts)}, sendbuf's first axis has length {length}")
+            raise ValueError(f"{call}: {name} add up to {sum(counts)}, sendbuf's first axis has length {length}")
     each = math.prod(row)
     return (counts[rank], *row), tuple(count * each for count in counts)
 
@@ -127,18 +144,25 @@ def gathered(call, sendbuf, counts, size, rank):
     if counts is None:
         counts = (length,) * size
     else:
-        counts = _counts(call, counts, size)
+        counts = _counts(call, "counts", counts, size)
         if counts[rank] != length:
             raise ValueError(f"{call}: counts[{rank}] is {counts[rank]}, sendbuf's first axis has length {length}")
     each = math.prod(row)
     return (sum(counts), *row), tuple(count * each for count in counts)
 
 
-def _counts(call, counts, size):
+def received(call, sendbuf, counts, size):
+    """The shape of what is received in `counts` rows from each rank, and the number of elements from each rank."""
+    counts = _counts(call, "recvcounts", counts, size)
+    row = sendbuf.shape[1:]
+    return (sum(counts), *row), tuple(count * math.prod(row) for count in counts)
+
+
+def _counts(call, name, counts, size):
     try:
         counts = tuple(operator.index(count) for count in counts)
     except TypeError:
-        raise TypeError(f"{call}: counts is {counts!r}; it is a list of {size} integers") from None
+        raise TypeError(f"{call}: {name} is {counts!r}; it is a list of {size} integers") from None
     if len(counts) != size or any(count < 0 for count in counts):
-        raise ValueError(f"{call}: counts is {counts}; it holds one count of rows, 0 or more, for each of {size} ranks")
+        raise ValueError(f"{call}: {name} is {counts}; it holds one count of rows, 0 or more, for each of {size} ranks")
     return counts

@@ -11,18 +11,25 @@ import functools
 import threading
 
 import numpy as np
+from ml_dtypes import bfloat16
 from mpi4py import MPI
 
-OPS = ("sum", "max", "avg")
-MPI_OPS = {"sum": MPI.SUM, "max": MPI.MAX}
+OPS = ("sum", "prod", "max", "min", "avg")
+MPI_OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN}
 
-COPIED_FROM, COPIED_TO = 32 * 1024, 512 * 1024  # bytes; see _reduction
-
+# The types that collectives take, and how they travel; None: as bytes, since MPI may not know the type. What is reduced
+# is reduced by NumPy in the type itself, so sums of float16 and bfloat16 are rounded to it after each addition.
 DATATYPES = {
     np.dtype(name): datatype
     for name, datatype in {
         "float32": MPI.FLOAT,
         "float64": MPI.DOUBLE,
+        "longdouble": MPI.LONG_DOUBLE,
+        "float16": None,
+        bfloat16: None,
+        "complex64": MPI.C_FLOAT_COMPLEX,
+        "complex128": MPI.C_DOUBLE_COMPLEX,
+        "clongdouble": MPI.C_LONG_DOUBLE_COMPLEX,
         "int8": MPI.INT8_T,
         "int16": MPI.INT16_T,
         "int32": MPI.INT32_T,
@@ -31,8 +38,23 @@ DATATYPES = {
         "uint16": MPI.UINT16_T,
         "uint32": MPI.UINT32_T,
         "uint64": MPI.UINT64_T,
+        "bool": None,
     }.items()
 }
+
+
+def undefined(op, dtype):
+    """Why `op` is not defined for `dtype`, and what to do; None if it is."""
+    if dtype.kind in "iu" and op == "avg":
+        return "the average is no integer in general; use 'sum' and divide, or floats"
+    if dtype.kind == "c" and op in ("max", "min"):
+        return "complex numbers have no order; reduce their real or absolute values"
+    if dtype.kind == "b" and op not in ("max", "min"):
+        return "use 'max' for any and 'min' for all, or integers to count"
+    return None
+
+
+COPIED_FROM, COPIED_TO = 32 * 1024, 512 * 1024  # bytes; see _reduction
 
 
 class NumPyArrays:
@@ -49,6 +71,11 @@ class NumPyArrays:
     @staticmethod
     def ready():
         """None: what the caller did to the array is done."""
+
+    @staticmethod
+    def as_bytes(array):
+        """The array's memory as a flat array of uint8."""
+        return array.view(np.uint8)
 
     @staticmethod
     def memory(nbytes):
@@ -69,7 +96,7 @@ class NumPyArrays:
     @staticmethod
     def reduction(op):
         """The function (out, a, b) after which out holds a op b, element by element; avg adds."""
-        return _reduction(_maximum if op == "max" else np.add)
+        return _reduction(_UFUNCS[op])
 
     @staticmethod
     def finishing(op, size):
@@ -118,6 +145,13 @@ def _reduction(ufunc):
 
 def _maximum(a, b, out=None):
     return np.maximum(a, b, out=out)  # a third argument is deprecated there
+
+
+def _minimum(a, b, out=None):
+    return np.minimum(a, b, out=out)
+
+
+_UFUNCS = {"sum": np.add, "avg": np.add, "prod": np.multiply, "max": _maximum, "min": _minimum}
 
 
 def kind_of(array):

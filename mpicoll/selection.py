@@ -1,32 +1,109 @@
-"""Which algorithm performs a call; it depends only on what all ranks share: collective, bytes, number of ranks."""
+"""Which algorithm performs a call; it depends only on what all ranks share: collective, bytes, number of ranks.
 
-from .algorithms import FAMILIES
+The one named by the call's `algorithm` argument is taken, strictly. Otherwise it is the one, of those that
+MPICOLL_ALGORITHM allows, for which the cost model predicts the shortest time on ordinary links.
+"""
 
-SMALL = 256 * 1024  # bytes; up to here the fewest rounds win, above the fewest bytes
-SMALL_PAIR = 4 << 20  # two ranks send as many bytes either way
+import functools
+from typing import NamedTuple
 
-_FEWEST_ROUNDS = {
-    collective: next(name for name in ("recursive_doubling", "tree", "ring") if name in family)
-    for collective, family in FAMILIES.items()
-}
+from . import cost
+from .algorithms import COLLECTIVES, FAMILIES
+from .algorithms.cut import even
 
+VARIABLE = "MPICOLL_ALGORITHM"
 
-def choose(collective, nbytes, size):
-    """The name of the algorithm that `auto` takes for a buffer of `nbytes` bytes on `size` ranks."""
-    if collective == "allreduce" and nbytes > (SMALL_PAIR if size == 2 else SMALL):
-        return "ring"
-    return _FEWEST_ROUNDS[collective]
+# Links between processes of one machine, as a Python program sees them: seconds for a message, for a byte, and for a
+# byte reduced.
+ALPHA, BETA, GAMMA = 4e-6, 1e-10, 5e-11
 
 
-def find(collective, algorithm, nbytes, size):
-    """The function that performs the collective: the forced `algorithm`, or the one `choose` names if it is None.
+def family(collective):
+    """The algorithms of a collective by name; alltoallv's are alltoall's."""
+    return FAMILIES["alltoall" if collective == "alltoallv" else collective]
+
+
+class Choice(NamedTuple):
+    """The algorithm of a call, and why.
+
+    Attributes:
+        algorithm: its name.
+        reason: one sentence.
+        predicted: the model's time in seconds for each algorithm of the collective; an empty dict if nothing was
+            compared.
+    """
+
+    algorithm: str
+    reason: str
+    predicted: dict
+
+    def __str__(self):
+        times = [f"\\n  {name:<20}{seconds * 1e6:12.1f} us predicted" for name, seconds in self.predicted.items()]
+        return f"{self.algorithm}: {self.reason}{''.join(times)}"
+
+
+def parse(text):
+    """For each collective the algorithms that `text` allows, in NCCL_ALGO's grammar.
+
+    `[collective:][^]name,name;...`: a part without a collective is for all that have no part of their own; ^ allows all
+    but the names; upper and lower case are the same. "" allows everything.
+
+    Raises:
+        ValueError: a collective or an algorithm does not exist, or a collective has two parts.
+    """
+    known = sorted({name for names in FAMILIES.values() for name in names})
+    parts = {}
+    for part in filter(None, text.lower().replace(" ", "").split(";")):
+        collective, colon, names = part.rpartition(":")
+        if colon and collective not in FAMILIES:
+            there = ", ".join(COLLECTIVES)
+            raise ValueError(f"{VARIABLE}: {collective!r} in {text!r} is no collective; there are {there}")
+        if collective in parts:
+            raise ValueError(f"{VARIABLE}: {text!r} has two parts for {collective or 'all collectives'}")
+        there = list(FAMILIES[collective]) if colon else known
+        exclude, listed = names.startswith("^"), names.removeprefix("^").split(",")
+        for name in listed:
+            if name not in there:
+                of = f" of {collective}" if colon else ""
+                raise ValueError(f"{VARIABLE}: {name!r} in {text!r} is no algorithm{of}; there are {', '.join(there)}")
+        parts[collective] = (exclude, listed)
+    exclude, listed = parts.get("", (True, []))
+    return {
+        collective: tuple(name for name in names if (name in own) != but)
+        for collective, names in FAMILIES.items()
+        for but, own in [parts.get(collective, (exclude, listed))]
+    }
+
+
+@functools.lru_cache(maxsize=1024)
+def choose(collective, nbytes, size, allowed):
+    """The Choice for a buffer of `nbytes` bytes on `size` ranks, of the `allowed` names.
+
+    Raises:
+        ValueError: nothing is allowed.
+    """
+    names = FAMILIES[collective]
+    if not allowed:
+        raise ValueError(
+            f"{collective}: {VARIABLE} allows none of its algorithms {', '.join(names)}; add "
+            f"';{collective}:{next(iter(names))}' to it"
+        )
+    counts = even(nbytes, size)
+    predicted = {name: cost.predict(collective, name, counts, 1, ALPHA, BETA, GAMMA) for name in names}
+    best = min(allowed, key=predicted.get)
+    reason = f"the shortest predicted time for {nbytes} bytes on {size} ranks"
+    if len(allowed) < len(names):
+        reason += f", of those that {VARIABLE} allows ({', '.join(allowed)})"
+    return Choice(best, reason, predicted)
+
+
+def forced(collective, algorithm):
+    """The Choice if the call names its algorithm.
 
     Raises:
         ValueError: there is no such algorithm for this collective; the message lists those there are.
     """
-    family = FAMILIES[collective]
-    if algorithm is None:
-        return family[choose(collective, nbytes, size)]
-    if not isinstance(algorithm, str) or algorithm not in family:
-        raise ValueError(f"{collective}: algorithm is {algorithm!r}; there are {', '.join(map(repr, family))}")
-    return family[algorithm]
+    names = family(collective)
+    if not isinstance(algorithm, str) or algorithm not in names:
+        raise ValueError(f"{collective}: algorithm is {algorithm!r}; there are {', '.join(map(repr, names))}")
+    return Choice(algorithm, "the call names it", {})

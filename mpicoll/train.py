@@ -104,23 +104,22 @@ def set_up(comm, args, stack):
     Raises:
         ValueError: on every rank; an argument or the data cannot be used.
     """
-    from . import selection
     from .training import data, optimizers
+    from .training.ddp import DistributedDataParallel
     from .training.models import CharMLP
-    from .training.reducer import Reducer
     from .training.sampler import Sampler
 
-    selection.find("allreduce", args.algorithm, 0, comm.size)
+    comm.explain("allreduce", 0, args.algorithm)  # it is there, or the error says what is
     content, metrics = open_files(comm, args, stack)
     text = data.Text(content, args.context, f"data file {args.data}" if args.data else "the text")
     sampler = Sampler(len(text.train), args.global_batch, comm.rank, comm.size, args.seed, args.micro_batch)
     model = CharMLP(len(text.vocabulary), args.context, args.embedding, args.hidden, args.layers, args.seed)
-    reducer = Reducer(comm, model.parameters, args.bucket_cap_mb, overlap=not args.no_overlap, algorithm=args.algorithm)
+    model = DistributedDataParallel(
+        model, comm, args.bucket_cap_mb, overlap=not args.no_overlap, algorithm=args.algorithm
+    )
     kind = {"adamw": optimizers.AdamW, "sgd": optimizers.SGD}[args.optimizer]
     optimizer = kind(model.parameters, DEFAULT_LR[args.optimizer] if args.lr is None else args.lr)
-    return SimpleNamespace(
-        text=text, sampler=sampler, model=model, reducer=reducer, optimizer=optimizer, metrics=metrics
-    )
+    return SimpleNamespace(text=text, sampler=sampler, model=model, optimizer=optimizer, metrics=metrics)
 
 
 def open_files(comm, args, stack):
@@ -168,9 +167,7 @@ def run(comm, args, parts):
     if comm.rank == 0:
         print(report.heading(comm, parts), flush=True)
     start = time.perf_counter()
-    training = train(
-        comm, parts.model, parts.optimizer, parts.reducer, parts.text.train, parts.sampler, args.steps, schedule
-    )
+    training = train(comm, parts.model, parts.optimizer, parts.text.train, parts.sampler, args.steps, schedule)
     bar = tqdm(total=args.steps, unit="step", mininterval=0.5, disable=comm.rank != 0)
     with bar, np.errstate(over="ignore", invalid="ignore"):  # a loss that is not finite is reported instead
         for record in training:

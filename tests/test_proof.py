@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from mpicoll.algorithms import FAMILIES, recursive_doubling, ring, tree
+from mpicoll.algorithms import FAMILIES, exchange, linear, pairwise, recursive_doubling, ring, tree
 from mpicoll.algorithms.cut import cut
 from mpicoll.world import faults, prove
 
@@ -15,7 +15,7 @@ each_algorithm = pytest.mark.parametrize(
 
 
 def roots(collective, size):
-    return {0, size // 2, size - 1} if collective in ("broadcast", "reduce") else {0}
+    return {0, size // 2, size - 1} if collective in ("broadcast", "reduce", "gather", "scatter") else {0}
 
 
 @each_algorithm
@@ -29,17 +29,25 @@ def test_every_algorithm_keeps_its_promise_for_all_counts(collective, algorithm,
 
 @each_algorithm
 def test_every_algorithm_keeps_its_promise_on_many_ranks(collective, algorithm):
-    for size in range(18, 65):
+    every = 3 if algorithm in ("exchange", "pairwise") else 1  # p^2 messages, or as many sums
+    for size in range(19 if every == 3 else 18, 65, every):
         prove(collective, algorithm, size, size + 1, root=size // 3, in_place=size % 2 == 0)
 
 
-@pytest.mark.parametrize("collective", ["reduce_scatter", "allgather", "allreduce"])
+@each_algorithm
 @pytest.mark.parametrize("in_place", [False, True], ids=["out_of_place", "in_place"])
-def test_uneven_counts_are_as_good_as_even_ones(collective, in_place):
-    for algorithm in FAMILIES[collective]:
+def test_uneven_counts_are_as_good_as_even_ones(collective, algorithm, in_place):
+    for size in range(1, 12):
+        for counts in [range(size), [0] * (size - 1) + [9], [3 * r % 5 for r in range(size)]]:
+            for root in roots(collective, size):
+                prove(collective, algorithm, size, counts=list(counts), root=root, in_place=in_place)
+
+
+def test_every_pair_of_ranks_may_have_its_own_count_in_an_all_to_all():
+    for algorithm in FAMILIES["alltoall"]:
         for size in range(1, 12):
-            for counts in [range(size), [0] * (size - 1) + [9], [3 * r % 5 for r in range(size)]]:
-                prove(collective, algorithm, size, counts=list(counts), in_place=in_place)
+            counts = [[(3 * source + 5 * dest) % 7 for dest in range(size)] for source in range(size)]
+            prove("alltoall", algorithm, size, counts=counts)
 
 
 @pytest.mark.parametrize("segments", [2, 3, 5, 8])
@@ -48,6 +56,22 @@ def test_any_number_of_segments_gives_the_same_order_of_reduction(segments):
         expressions = [value.expression for value in prove("allreduce", "ring", size, 3 * size).results[0]]
         proof = prove("allreduce", "ring", size, 3 * size, segments=segments)
         assert str([value.expression for value in proof.results[0]]) == str(expressions)
+
+
+@pytest.mark.parametrize("segments", [1, 2, 3, 8])
+def test_broadcast_and_reduce_go_down_the_ring_in_any_number_of_segments(segments):
+    for size in range(1, 8):
+        for count in 0, 1, 7, 24:
+            for root in roots("broadcast", size):
+                prove("broadcast", "ring", size, count, root=root, segments=segments)
+                for in_place in False, True:
+                    prove("reduce", "ring", size, count, root=root, in_place=in_place, segments=segments)
+
+
+def test_too_few_segments_are_refused():
+    for collective, least in ("broadcast", 1), ("reduce", 1), ("reduce_scatter", 2), ("allreduce", 2):
+        with pytest.raises(ValueError, match=f"ring: segments is {least - 1}; it must be at least {least}"):
+            prove(collective, "ring", 3, 5, segments=least - 1)
 
 
 @each_algorithm
@@ -70,6 +94,13 @@ def test_the_expressions_are_those_the_algorithms_state():
     balanced = "element 0 = ((x0 op x1) op (x2 op x3)) op (x4 op x5), finished"
     assert str(prove("allreduce", "tree", 6, 1).results[5][0]) == balanced
     assert str(prove("allreduce", "recursive_doubling", 6, 1).results[0][0]) == balanced
+    from_the_left = "element 0 = ((x0 op x1) op x2) op x3, finished"
+    assert str(prove("allreduce", "exchange", 4, 1, in_place=True).results[2][0]) == from_the_left
+    assert str(prove("allreduce", "linear", 4, 1).results[2][0]) == from_the_left
+    assert str(prove("reduce", "linear", 3, 1, root=1).results[1][0]) == "element 0 = (x1 op x2) op x0, finished"
+    assert str(prove("reduce", "ring", 4, 1, root=1).results[1][0]) == "element 0 = x1 op (x2 op (x3 op x0)), finished"
+    own_first = "element 2 = ((x2 op x1) op x0) op x3, finished"
+    assert str(prove("reduce_scatter", "pairwise", 4, 4).results[2][0]) == own_first
 
 
 # Compositions: groups, op.partial and lanes.
@@ -240,6 +271,94 @@ ORDER = "op(result, got, mine) if peer < rank else op(result, mine, got)"
             id="a_message_too_many",
         ),
         pytest.param(
+            "reduce",
+            linear,
+            [("slots[i % len(slots)]", "slots[0]")],
+            faults.Overlap,
+            "rank 0, round 1: receive of 8 elements from rank 2 and op of 8 elements share memory",
+            id="a_contribution_arrives_where_the_one_before_is_reduced",
+        ),
+        pytest.param(
+            "gather",
+            linear,
+            [("comm.copy(result_chunks[root], sendbuf)", "None")],
+            faults.UnsetData,
+            "gather: result of rank 0, element 0 is unset",
+            id="the_roots_own_chunk_is_forgotten",
+        ),
+        pytest.param(
+            "scatter",
+            linear,
+            [("comm.Isend(chunks[peer], peer) for", "comm.Isend(chunks[-peer], peer) for")],
+            faults.WrongElement,
+            "scatter: result of rank 1, element 0 is element 6 = x0 instead of element 2",
+            id="the_chunks_are_dealt_out_backwards",
+        ),
+        pytest.param(
+            "allreduce",
+            exchange,
+            [
+                ("parts[0], parts[1 if", "parts[rank], parts[1 if"),
+                ("range(1, size):\n        out", "range(size):\n        out"),
+            ],
+            faults.DoubledContribution,
+            "rank 0, round 0: op of 8 elements: element 0 = x0 is combined with element 0 = x0: rank 0 is in both",
+            id="the_own_contribution_is_added_to_itself",
+        ),
+        pytest.param(
+            "allreduce",
+            exchange,
+            [
+                (
+                    "op(out, so_far, parts[peer])",
+                    "op(out, parts[peer], so_far) if rank == 2 else op(out, so_far, parts[peer])",
+                )
+            ],
+            faults.Divergence,
+            "result of rank 2, element 0 is element 0 = x3 op .x2 op .x1 op x0.*, on rank 0 it is",
+            id="one_rank_reduces_from_the_right",
+        ),
+        pytest.param(
+            "alltoall",
+            pairwise,
+            [("comm.Irecv(result_chunks[source], source)", "comm.Irecv(result_chunks[dest], source)")],
+            faults.WrongElement,
+            "alltoall: result of rank 0, element 2 is element 0 = x3 instead of rank 1's",
+            id="what_arrives_is_put_where_it_did_not_come_from",
+        ),
+        pytest.param(
+            "reduce_scatter",
+            pairwise,
+            [("slots[step % len(slots)]", "slots[0]")],
+            faults.Overlap,
+            r"rank \d, round 1: receive of 2 elements from rank \d and op of 2 elements share memory",
+            id="pairwise_with_one_slot",
+        ),
+        pytest.param(
+            "reduce_scatter",
+            pairwise,
+            [("        mine = result\n", "")],
+            faults.MissingContribution,
+            r"rank 1, round 2: finish of 2 elements: element 2 = x1 op x2 is finished without ranks \[0, 3\]",
+            id="only_the_last_contribution_counts",
+        ),
+        pytest.param(
+            "broadcast",
+            ring,
+            [("comm.Isend(pieces[i - 1], right)", "comm.Isend(pieces[i % segments], right)")],
+            faults.Overlap,
+            "rank 1, round 1: receive of 4 elements from rank 0 and send of 4 elements to rank 2 share memory",
+            id="a_segment_is_sent_on_while_it_arrives",
+        ),
+        pytest.param(
+            "reduce",
+            ring,
+            [("slots[i % 2][:", "slots[0][:")],
+            faults.Overlap,
+            "rank .*, round 1: receive of 4 elements from rank . and send of 4 elements to rank . share memory",
+            id="a_segment_arrives_where_the_one_before_is_being_sent",
+        ),
+        pytest.param(
             "barrier",
             recursive_doubling,
             [("while distance < power:", "while distance < power // 2:")],
@@ -250,11 +369,12 @@ ORDER = "op(result, got, mine) if peer < rank else op(result, mine, got)"
     ],
 )
 def test_a_planted_bug_is_found(plant, collective, module, changes, fault, text):
+    options = {"segments": 2} if module is ring and collective != "allgather" else {}
     plant(collective, module)
-    prove(collective, "planted", 4, 8)
+    prove(collective, "planted", 4, 8, **options)
     plant(collective, module, *changes)
     with pytest.raises(fault, match=text) as caught:
-        prove(collective, "planted", 4, 8)
+        prove(collective, "planted", 4, 8, **options)
     assert type(caught.value) is fault
 
 
@@ -276,6 +396,32 @@ def test_a_barrier_does_not_hold_by_the_waiting_of_synchronous_sends(register):
     register("barrier", barrier)
     with pytest.raises(faults.LeftEarly, match=r"rank 1 can leave before ranks \[0, 2\] have entered"):
         prove("barrier", "planted", 3)
+
+
+def test_an_exchange_that_reduces_into_the_sendbuf_too_early_is_found(plant):
+    plant("allreduce", exchange, ("result if peer == size - 1 else spare", "result"))
+    prove("allreduce", "planted", 4, 8)
+    with pytest.raises(faults.DoubledContribution, match="rank 2, round 0: op of 8 elements"):
+        prove("allreduce", "planted", 4, 8, in_place=True)
+
+
+def test_what_is_only_to_be_read_is_read_only_also_in_place(register):
+    def writes(collective):
+        def program(comm, chunks, result, root):
+            yield from linear.scatter(comm, chunks, result, root)
+            if comm.rank == root:
+                yield comm.copy(chunks[-1], chunks[0])
+
+        def rebroadcast(comm, buf, root):
+            yield from tree.broadcast(comm, buf, root)
+            yield comm.copy(buf[:1], buf[1:2])
+
+        return program if collective == "scatter" else rebroadcast
+
+    for collective in "scatter", "broadcast":
+        register(collective, writes(collective))
+        with pytest.raises(faults.ReadOnly, match=r"rank 0, .*: copy of \d elements"):
+            prove(collective, "planted", 4, 8, in_place=True)
 
 
 def test_in_place_means_that_the_result_shares_the_sendbufs_memory(register):

@@ -447,7 +447,20 @@ def test_rounds_messages_and_bytes_are_counted_for_each_rank():
             yield op(got, got, x)
 
     world = run(2, program)
-    assert [tuple(vars(counts).values()) for counts in world] == [(1, 2, 40, 0), (1, 0, 0, 40)]
+    assert [tuple(vars(counts).values()) for counts in world] == [(1, 2, 40, 0, 2, 40), (1, 0, 0, 40, 2, 40)]
+
+
+def test_the_busier_direction_of_each_round_is_counted():
+    def program(comm, x, op):
+        a, b = comm.scratch(x), comm.scratch(x)
+        if comm.rank == 0:
+            yield comm.Isend(x, 1), comm.Irecv(a[:1], 1), comm.Irecv(a[1:2], 1)
+            yield comm.Irecv(b, 1)
+        else:
+            yield comm.Isend(x[:1], 0), comm.Isend(x[1:2], 0), comm.Irecv(a, 0)
+            yield comm.Isend(x, 0)
+
+    assert [(counts.port_messages, counts.port_bytes) for counts in run(2, program)] == [(3, 80), (3, 80)]
 
 
 def test_who_never_heard_of_whom_is_known():

@@ -2,22 +2,33 @@
 
 `FAMILIES["allreduce"]["ring"]` is `ring.allreduce`. The parameters of an algorithm follow from the collective:
 `comm`, then the arrays, then `op` and `root` where there is one, then options. A parameter named `chunks` or
-`result_chunks` takes the list of chunk views (chunk i belongs to rank i), `sendbuf`, `result` and `buf` one flat array;
-`prepare` adapts.
+`result_chunks` takes the list of chunk views (chunk i belongs to rank i; to an all-to-all, chunk i goes to and result
+chunk i comes from rank i), `sendbuf`, `result` and `buf` one flat array; `prepare` adapts. What only the root has is
+None elsewhere.
 """
 
 import functools
 import inspect
 
-from . import recursive_doubling, ring, tree
+from . import exchange, linear, pairwise, recursive_doubling, ring, tree
 from .cut import split
 
-COLLECTIVES = ("broadcast", "reduce", "allreduce", "reduce_scatter", "allgather", "barrier")
+COLLECTIVES = (
+    "broadcast",
+    "reduce",
+    "allreduce",
+    "reduce_scatter",
+    "allgather",
+    "alltoall",
+    "gather",
+    "scatter",
+    "barrier",
+)
 
 FAMILIES = {
     collective: {
         module.__name__.rpartition(".")[2]: getattr(module, collective)
-        for module in (ring, tree, recursive_doubling)
+        for module in (recursive_doubling, tree, ring, pairwise, linear, exchange)
         if hasattr(module, collective)
     }
     for collective in COLLECTIVES
@@ -25,13 +36,17 @@ FAMILIES = {
 
 
 @functools.cache
-def _wants_chunks(function):
-    return tuple(name.endswith("chunks") for name in inspect.signature(function).parameters)[1:]
+def _parameters(function):
+    return tuple(inspect.signature(function).parameters)[1:]
 
 
-def prepare(function, arrays, counts):
-    """The arrays as the algorithm `function` takes them: cut into chunks of `counts` elements where it wants chunks."""
-    wants = _wants_chunks(function)
-    if True not in wants:
-        return arrays
-    return [split(array, counts) if cut else array for array, cut in zip(arrays, wants, strict=False)]
+def prepare(function, arrays, counts, result_counts=None):
+    """The arrays as the algorithm `function` takes them: cut into chunks of `counts` elements where it wants chunks.
+
+    result_counts, if given, cuts its result_chunks. An array that is None stays None.
+    """
+    lengths = {"chunks": counts, "result_chunks": counts if result_counts is None else result_counts}
+    return [
+        split(array, lengths[name]) if name in lengths and array is not None else array
+        for array, name in zip(arrays, _parameters(function), strict=False)
+    ]

@@ -25,3 +25,8 @@ def split(array, counts):
     """The array's views in pieces of the given counts, which add up to its length."""
     ends = list(itertools.accumulate(counts))
     return [array[end - count : end] for end, count in zip(ends, counts, strict=True)]
+
+
+def rows(counts):
+    """What every rank of an all-to-all sends, rows(counts)[s][d] from s to d; counts may be one such row for all."""
+    return counts if counts and isinstance(counts[0], (list, tuple)) else [counts] * len(counts)

@@ -8,8 +8,9 @@ plan.py     the recorder, and Plan, which plays what was recorded
 """
 
 from .engine import Handle, progress, thread
+from .group import group
 from .path import CollectiveError
 from .plan import Plan
 from .wait import PeerLeft, Timeout
 
-__all__ = ["CollectiveError", "Handle", "PeerLeft", "Plan", "Timeout", "progress", "thread"]
+__all__ = ["CollectiveError", "Handle", "PeerLeft", "Plan", "Timeout", "group", "progress", "thread"]

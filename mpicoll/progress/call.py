@@ -6,6 +6,7 @@ from mpi4py import MPI
 
 from ..arrays import DATATYPES
 from ..language import NUMBERS, Call
+from .engine import ENGINE
 
 MESSAGE_LIMIT = 1 << 30  # bytes; longer messages are cut, so that counts always fit MPI's int
 NONBLOCKING = 128  # blocks of tags for nonblocking calls: as many may be in flight on one communicator
@@ -51,7 +52,8 @@ class Transport:
         self.broken = None
         self.pool = {}
         blocks = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) + 1) // NUMBERS  # Open MPI's duplicates may lack the attribute
-        self.goodbye = NUMBERS * (blocks - 1)  # the tag of the message by which a rank takes its leave
+        self.point_to_point = blocks - 1  # the block of send and recv, which have no lanes
+        self.goodbye = NUMBERS * blocks - 1  # the tag by which a rank takes its leave, of that block, too
         self.plan_blocks = range(NONBLOCKING + 1, blocks - 1)
         self.plans = {}  # block -> plan
         self.at_close = [self._free_plans]  # what gives back requests and memory
@@ -69,8 +71,9 @@ class Transport:
 
     def idle(self):
         """Whether nothing nonblocking is under way."""
-        handles = [handle for handle in (ref() for ref in self.recent) if handle and not handle.done]
-        return not handles and not any(plan.active for plan in self.plans.values())
+        if any(handle.belongs_to(self) for handle in list(ENGINE.handles)):
+            return False
+        return not any(plan.active for plan in self.plans.values())
 
     def next_block(self):
         """The block of the next nonblocking call; its previous user has ended."""
@@ -155,11 +158,17 @@ class LiveCall(Call):
         return request
 
     def _message(self, array, peer, number, sending):
-        transport, buffer = self.transport, (array, len(array), self.datatype)
+        transport = self.transport
         if not sending:
-            return transport.mpi.Irecv(buffer, peer, self.tag + number)
+            return transport.mpi.Irecv(self._buffer(array), peer, self.tag + number)
         transport.bytes_sent += array.nbytes
-        return transport.mpi.Isend(buffer, peer, self.tag + number)
+        return transport.mpi.Isend(self._buffer(array), peer, self.tag + number)
+
+    def _buffer(self, array):
+        """The array as mpi4py takes it."""
+        if self.datatype is None:
+            return self.kind.as_bytes(array), array.nbytes, MPI.BYTE
+        return array, len(array), self.datatype
 
     def copy(self, out, array):
         return self.kind.copy(out, array)

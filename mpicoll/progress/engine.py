@@ -57,19 +57,25 @@ class Handle:
 
     Attributes:
         done: whether it has ended, well or not; only looks.
+        result: what `wait` returns; its content is the collective's only then.
         ended_at: `time.perf_counter()` when the engine saw it end.
     """
 
-    __slots__ = ("__weakref__", "_path", "_result", "done", "ended_at", "error")
+    __slots__ = ("__weakref__", "_path", "done", "ended_at", "error", "result")
 
     def __init__(self, path, result):
-        self._result = result
+        self.result = result
         self._launch(path)
 
     def _launch(self, path):
         self._path = path
         self.done, self.error, self.ended_at = False, None, None
         ENGINE.start(self)
+
+    def belongs_to(self, transport):
+        """Whether it is a call of this transport's communicator, and has not ended."""
+        path = self._path
+        return path is not None and path.call.transport is transport
 
     def advance(self):
         """Whether it has ended. The engine's: an error is kept for wait and test, whoever happens to pump."""
@@ -118,7 +124,7 @@ class Handle:
         self.settle(timeout)
         if self.error:
             raise self.error
-        return self._result
+        return self.result
 
     def settle(self, timeout=None):
         """It has ended, well or not."""

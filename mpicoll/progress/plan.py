@@ -27,9 +27,8 @@ class RecordingCall(LiveCall):
 
     def _message(self, array, peer, number, sending):
         mpi = self.transport.mpi
-        request = (mpi.Send_init if sending else mpi.Recv_init)(
-            (array, len(array), self.datatype), peer, self.tag + number
-        )
+        make = mpi.Send_init if sending else mpi.Recv_init
+        request = make(self._buffer(array), peer, self.tag + number)
         self.requests.append(request)
         self.nbytes += array.nbytes if sending else 0
         return request
@@ -98,7 +97,7 @@ class Plan(Handle):
     __slots__ = ("_call", "_release", "_rounds", "active")
 
     def __init__(self, call, generator, result, release):
-        self._call, self._result, self._release = call, result, release
+        self._call, self.result, self._release = call, result, release
         self._rounds = record(call, generator)
         self.active, self.done, self.error = False, True, None
 

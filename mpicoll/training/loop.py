@@ -10,13 +10,14 @@ from .losses import cross_entropy
 REPORT_EVERY = 10  # steps; the losses of so many are reduced together, so that a report costs a step nearly nothing
 
 
-def train(comm, model, optimizer, reducer, windows, sampler, steps, schedule):
+def train(comm, model, optimizer, windows, sampler, steps, schedule):
     """The model has been trained for `steps` steps; yields one record per step, on all ranks, some steps late.
 
     The loop owns accumulation: a rank's share of the global batch is computed in micro-batches, and only the last one
     is synchronised.
 
     Args:
+        model: a DistributedDataParallel.
         windows: (samples, context + 1), see `data.Text`.
         sampler: gives this rank's share of every global batch, cut into micro-batches.
         schedule: step → learning rate.
@@ -25,24 +26,17 @@ def train(comm, model, optimizer, reducer, windows, sampler, steps, schedule):
         {"step" from 1, "loss": the mean over the global batch, "lr", "step_ms", "compute_ms": step_ms without the
         exposed communication, "comm_ms", "exposed_comm_ms", "bytes_sent"}; times and bytes are this rank's.
     """
-
-    def after_layer(layer):
-        for parameter in reversed(layer.parameters):
-            reducer.mark_ready(parameter)
-        comm.progress()
-
     records = []
     for step in range(steps):
         start = time.perf_counter()
-        reducer.zero_grad()
+        model.zero_grad()
         loss = 0.0
         for i, part in enumerate(sampler.batch(step), 1):
             batch = windows[part]
-            with contextlib.nullcontext() if i == sampler.accumulation else reducer.no_sync():
+            with contextlib.nullcontext() if i == sampler.accumulation else model.no_sync():
                 losses, grad = cross_entropy(model.forward(batch[:, :-1]), batch[:, -1], divisor=sampler.share)
-                model.backward(grad, after_layer)
+                model.backward(grad)
             loss += losses.sum() / sampler.share
-        reducer.finish()
         optimizer.lr = schedule(step)
         optimizer.step()
         took = time.perf_counter() - start
@@ -52,10 +46,10 @@ def train(comm, model, optimizer, reducer, windows, sampler, steps, schedule):
                 "loss": loss,
                 "lr": optimizer.lr,
                 "step_ms": took * 1e3,
-                "compute_ms": (took - reducer.exposed_s) * 1e3,
-                "comm_ms": reducer.communication_s * 1e3,
-                "exposed_comm_ms": reducer.exposed_s * 1e3,
-                "bytes_sent": reducer.bytes_sent,
+                "compute_ms": (took - model.exposed_s) * 1e3,
+                "comm_ms": model.communication_s * 1e3,
+                "exposed_comm_ms": model.exposed_s * 1e3,
+                "bytes_sent": model.bytes_sent,
             }
         )
         if len(records) == REPORT_EVERY or step == steps - 1:

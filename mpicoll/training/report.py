@@ -12,12 +12,12 @@ from .replicas import fingerprints, first_difference
 
 def heading(comm, parts):
     """The lines above the progress bar: data, model, how the work is shared out."""
-    text, sampler, reducer = parts.text, parts.sampler, parts.reducer
-    sizes = ", ".join(f"{b.flat.nbytes / 2**20:.2f}" for b in reducer.buckets)
+    text, sampler, model = parts.text, parts.sampler, parts.model
+    sizes = ", ".join(f"{b.flat.nbytes / 2**20:.2f}" for b in model.buckets)
     return (
         f"text   {text.characters:,} characters, {len(text.vocabulary)} different ones, sha256 {text.sha256[:12]}; "
         f"{len(text.held_out):,} held out\n"
-        f"model  {sum(p.data.size for p in parts.model.parameters):,} parameters; gradient buckets of {sizes} MiB\n"
+        f"model  {sum(p.data.size for p in model.parameters):,} parameters; gradient buckets of {sizes} MiB\n"
         f"batch  {sampler.global_batch} samples = {comm.size} ranks x {sampler.accumulation} x {sampler.micro_batch}"
     )
 
@@ -26,7 +26,7 @@ def formula_bytes(comm, buckets, algorithm):
     """The bytes that this rank sends in a step by the closed forms of `cost`."""
     total = 0
     for flat in (bucket.flat for bucket in buckets):
-        name = algorithm or comm.algorithm_for("allreduce", flat.nbytes)
+        name = comm.explain("allreduce", flat.nbytes, algorithm).algorithm
         total += cost.of("allreduce", name, comm.rank, even(len(flat), comm.size), flat.itemsize).sent
     return total
 
@@ -41,7 +41,7 @@ def summarise(comm, parts, records, seconds, held_out, algorithm):
         algorithm: the forced one, or None.
     """
     steps, sampler = len(records), parts.sampler
-    sent, formula = sum(r["bytes_sent"] for r in records), steps * formula_bytes(comm, parts.reducer.buckets, algorithm)
+    sent, formula = sum(r["bytes_sent"] for r in records), steps * formula_bytes(comm, parts.model.buckets, algorithm)
     as_formula = not comm.allreduce(np.array([int(sent != formula)]), op="max")[0]
     different = first_difference(comm, parts.model.parameters)
     mean = {name: fmean(r[name] for r in records) for name in ("step_ms", "compute_ms", "comm_ms", "exposed_comm_ms")}

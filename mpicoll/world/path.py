@@ -60,7 +60,7 @@ class Path:
         self._messages = [item for item in self._own if isinstance(item, Message)]
         if self._messages:
             self._rounds += 1
-            self.call.counts.rounds += 1
+            self.call.counts.round(self._messages)
         for message in self._messages:
             if not self._claim(message.number):
                 raise WrongPath(f"{self}: {message} is made{lane_name(message.number) or ' on the root'}")

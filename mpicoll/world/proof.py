@@ -21,19 +21,22 @@ def prove(collective, algorithm, size, count=None, counts=None, root=0, in_place
     Args:
         collective, algorithm: names in `algorithms.FAMILIES`.
         count: elements of the whole buffer, cut as evenly as possible where the collective or the algorithm cuts;
-            or counts: the elements of every rank's chunk.
-        in_place: the result is the sendbuf (reduce_scatter: its own chunk; allgather: the reverse).
+            or counts: the elements of every rank's chunk; of an all-to-all also counts[s][d], from rank s to rank d.
+        in_place: the result is the sendbuf (reduce_scatter, scatter on the root: its own chunk; allgather, gather on
+            the root: the reverse); an all-to-all is never in place.
         seed: as in `World`.
         options: the algorithm's own, such as `segments`.
     """
     if counts is None:
         counts = cut.even(count or 0, size)
+    if collective == "alltoall":
+        counts = cut.rows(counts)
     function = FAMILIES[collective][algorithm]
     symbols = Symbols(size)
     arguments, results = _BUFFERS[collective](symbols, counts, root, in_place)
 
     def program(comm, op):
-        arrays = prepare(function, arguments[comm.rank], counts)
+        arrays = prepare(function, arguments[comm.rank], *_lengths(collective, counts, comm.rank))
         return function(comm, *arrays, *_rest(collective, op, root), **options)
 
     world = World(size, symbols, seed=seed)
@@ -46,18 +49,29 @@ def prove(collective, algorithm, size, count=None, counts=None, root=0, in_place
     return Proof(ran, results)
 
 
+def _lengths(collective, counts, rank):
+    """How a rank's chunks are cut; in an all-to-all those it sends and those it receives."""
+    return (counts[rank], _column(counts, rank)) if collective == "alltoall" else (counts,)
+
+
 def _rest(collective, op, root):
     """The arguments that follow the arrays."""
-    return {"broadcast": (root,), "reduce": (op, root), "allgather": ()}.get(collective, (op,))
+    rooted = {"broadcast": (root,), "gather": (root,), "scatter": (root,), "reduce": (op, root)}
+    return rooted.get(collective, () if collective in ("allgather", "alltoall") else (op,))
 
 
-# The buffers of each collective: what every rank passes, and where every rank's result will be. A sendbuf that is not
-# the result is read-only, so that a write to it is found where it happens.
+def _column(rows, rank):
+    return [row[rank] for row in rows]
+
+
+# The buffers of each collective: what every rank passes, and where every rank's result will be. What is only to be read
+# is read-only, so that a write to it is found where it happens.
 
 
 def _broadcast_buffers(symbols, counts, root, in_place):
     n = sum(counts)
     bufs = [symbols.leaves(root, 0, n) if rank == root else symbols.unset(n) for rank in range(len(counts))]
+    bufs[root].flags.writeable = False
     return [[buf] for buf in bufs], bufs
 
 
@@ -73,8 +87,8 @@ def _reduce_buffers(symbols, counts, root, in_place):
 def _allreduce_buffers(symbols, counts, root, in_place):
     n = sum(counts)
     sendbufs = [symbols.leaves(rank, 0, n) for rank in range(len(counts))]
-    results = sendbufs if in_place else [symbols.unset(n) for _ in counts]
-    return _pairs(sendbufs, results, in_place), list(results)
+    results = list(sendbufs) if in_place else [symbols.unset(n) for _ in counts]
+    return _pairs(sendbufs, results), results
 
 
 def _reduce_scatter_buffers(symbols, counts, root, in_place):
@@ -83,20 +97,40 @@ def _reduce_scatter_buffers(symbols, counts, root, in_place):
         results = [cut.split(sendbuf, counts)[rank] for rank, sendbuf in enumerate(sendbufs)]
     else:
         results = [symbols.unset(count) for count in counts]
-    return _pairs(sendbufs, results, in_place), results
+    return _pairs(sendbufs, results), results
 
 
-def _allgather_buffers(symbols, counts, root, in_place):
-    results = [symbols.unset(sum(counts)) for _ in counts]
-    sendbufs, start = [], 0
+def _allgather_buffers(symbols, counts, root, in_place, everywhere=True):
+    results, sendbufs, start = [], [], 0
     for rank, count in enumerate(counts):
-        leaves = symbols.leaves(rank, start, start + count)
-        if in_place:
-            own = cut.split(results[rank], counts)[rank]
-            own[:] = leaves
-        sendbufs.append(own if in_place else leaves)
+        sendbuf = symbols.leaves(rank, start, start + count)
+        result = symbols.unset(sum(counts)) if everywhere or rank == root else None
+        if in_place and result is not None:
+            own = cut.split(result, counts)[rank]
+            own[:] = sendbuf
+            sendbuf = own
+        results.append(result)
+        sendbufs.append(sendbuf)
         start += count
-    return _pairs(sendbufs, results, in_place), results
+    return _pairs(sendbufs, results), results
+
+
+def _gather_buffers(symbols, counts, root, in_place):
+    return _allgather_buffers(symbols, counts, root, in_place, everywhere=False)
+
+
+def _scatter_buffers(symbols, counts, root, in_place):
+    sendbuf = symbols.leaves(root, 0, sum(counts))
+    results = [symbols.unset(count) for count in counts]
+    if in_place:
+        results[root] = cut.split(sendbuf, counts)[root]
+    return _pairs([sendbuf if rank == root else None for rank in range(len(counts))], results), results
+
+
+def _alltoall_buffers(symbols, counts, root, in_place):
+    sendbufs = [symbols.leaves(rank, 0, sum(row)) for rank, row in enumerate(counts)]
+    results = [symbols.unset(sum(_column(counts, rank))) for rank in range(len(counts))]
+    return _pairs(sendbufs, results), results
 
 
 def _barrier_buffers(symbols, counts, root, in_place):
@@ -104,9 +138,10 @@ def _barrier_buffers(symbols, counts, root, in_place):
     return [[token] for token in tokens], tokens
 
 
-def _pairs(sendbufs, results, in_place):
-    if not in_place:
-        for sendbuf in sendbufs:
+def _pairs(sendbufs, results):
+    """Every rank's two arguments; a sendbuf that is not the result itself is read-only from here on."""
+    for sendbuf, result in zip(sendbufs, results, strict=True):
+        if sendbuf is not None and sendbuf is not result:
             sendbuf.flags.writeable = False
     return [list(pair) for pair in zip(sendbufs, results, strict=True)]
 
@@ -117,31 +152,47 @@ _BUFFERS = {
     "allreduce": _allreduce_buffers,
     "reduce_scatter": _reduce_scatter_buffers,
     "allgather": _allgather_buffers,
+    "alltoall": _alltoall_buffers,
+    "gather": _gather_buffers,
+    "scatter": _scatter_buffers,
     "barrier": _barrier_buffers,
 }
 
 
+def _promise(collective, counts, root, rank):
+    """What a rank's result is to hold, element by element: (source, index), of no source if all ranks contribute."""
+    if collective == "alltoall":
+        starts = [(source, sum(row[:rank])) for source, row in enumerate(counts)]
+        return [(source, start + i) for source, start in starts for i in range(counts[source][rank])]
+    everything, start = range(sum(counts)), sum(counts[:rank])
+    if collective in ("allgather", "gather"):
+        owners = [owner for owner, count in enumerate(counts) for _ in range(count)]
+        return list(zip(owners, everything, strict=True))
+    source = root if collective in ("broadcast", "scatter") else None
+    own = collective in ("scatter", "reduce_scatter")
+    return [(source, index) for index in (everything[start : start + counts[rank]] if own else everything)]
+
+
 def _check_results(symbols, collective, counts, root, results):
     """Every element of every result is what the collective promises, and the same object wherever it is held."""
-    owners = [rank for rank, count in enumerate(counts) for _ in range(count)]
     held = {}
     for rank, result in enumerate(results):
-        if result is None:
+        if result is None or collective == "barrier":
             continue
-        start = sum(counts[:rank]) if collective == "reduce_scatter" else 0
-        for index, value in enumerate(result.tolist(), start):
-            where = f"{collective}: result of rank {rank}, element {index}"
+        promise = _promise(collective, counts, root, rank)
+        for position, (value, (source, index)) in enumerate(zip(result.tolist(), promise, strict=True)):
+            where = f"{collective}: result of rank {rank}, element {position}"
             if value is None:
                 raise UnsetData(f"{where} is unset")
             if value.index != index:
-                raise WrongElement(f"{where} is {value}")
-            if collective in ("broadcast", "allgather"):
-                source = root if collective == "broadcast" else owners[index]
+                raise WrongElement(f"{where} is {value} instead of element {index}")
+            if source is not None:
                 if value is not symbols.leaf(source, index):
                     raise WrongElement(f"{where} is {value} instead of rank {source}'s")
-            elif missing := symbols.missing(value):
+                continue
+            if missing := symbols.missing(value):
                 raise MissingContribution(f"{where} is {value}: without ranks {missing}")
-            elif not value.finished:
+            if not value.finished:
                 raise NotFinished(f"{where} is {value}")
             first, same = held.setdefault(index, (rank, value))
             if value is not same:

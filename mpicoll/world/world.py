@@ -15,12 +15,24 @@ from .symbols import Symbols
 @dataclasses.dataclass
 class Counts:
     """What one rank did: rounds (yields with a message of their own, over all its lanes), messages and bytes sent,
-    bytes reduced."""
+    bytes reduced; and messages and bytes in the busier direction, sent or received, summed over the rounds."""
 
     rounds: int = 0
     messages: int = 0
     sent: int = 0
     reduced: int = 0
+    port_messages: int = 0
+    port_bytes: int = 0
+
+    def round(self, messages):
+        """A round with these messages of its own is counted."""
+        sent = [message.array.nbytes for message in messages if message.sends]
+        received = [message.array.nbytes for message in messages if not message.sends]
+        self.rounds += 1
+        self.messages += len(sent)
+        self.sent += sum(sent)
+        self.port_messages += max(len(sent), len(received))
+        self.port_bytes += max(sum(sent), sum(received))
 
 
 class Rank(Call):
@@ -104,8 +116,6 @@ class World:
         """The message is matched, or waits in its mailbox."""
         if message.sends:
             self.values.read(message.array)
-            self.ranks[message.rank].counts.messages += 1
-            self.ranks[message.rank].counts.sent += message.array.nbytes
         else:
             self.values.poison(message.array)
         mailbox = self._mailboxes[message.route]

@@ -40,7 +40,7 @@ def test_train_runs_without_a_launcher(mpirun):
         (("--data", "binary.txt"), "data file binary.txt is not UTF-8: byte 0xff at offset 0"),
         (("--global-batch", "100"), "the global batch of 100 does not divide by 3 ranks; 99 or 102 would"),
         (("--micro-batch", "11"), "the micro-batch of 11 does not divide the 560 samples of a rank"),
-        (("--algorithm", "rign"), "algorithm is 'rign'; there are 'ring', 'tree', 'recursive_doubling'"),
+        (("--algorithm", "rign"), "algorithm is 'rign'; there are 'recursive_doubling', 'tree', 'ring'"),
         (("--metrics", "nowhere/m.jsonl"), "metrics file nowhere/m.jsonl: No such file or directory"),
     ],
 )

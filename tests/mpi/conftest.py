@@ -45,3 +45,20 @@ def comm():
     import mpicoll
 
     return mpicoll.Communicator(MPI.COMM_WORLD)
+
+
+_combinations = []
+
+
+@pytest.fixture
+def combinations():
+    """A list to which a test adds an entry for each combination that it checks; the report says how many there were."""
+    return _combinations
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _combinations:
+        terminalreporter.write_line(
+            f"{len(_combinations):,} combinations of collective, algorithm, form, dtype, op, "
+            "buffers, count and root on this rank"
+        )

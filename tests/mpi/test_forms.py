@@ -104,6 +104,7 @@ def test_plans_blocking_calls_and_handles_are_in_flight_together(comm):
 
 
 def test_a_plan_on_one_rank_matches_a_generator_on_another(comm):
+    from mpicoll import jobs
     from mpicoll.progress import engine, path
     from mpicoll.progress.call import LiveCall
 
@@ -113,7 +114,7 @@ def test_a_plan_on_one_rank_matches_a_generator_on_another(comm):
         plan.start()
         result = plan.wait()
     else:  # the same algorithm on the tags of the plan's block
-        job = comm._allreduce(x, None, "sum", "ring")
+        job = jobs.allreduce(comm, x, None, "sum", "ring")
         call = LiveCall(comm._transport, job, next(iter(comm._transport.plans)))
         engine.run(path.Path(call, job.program(call.comm, call.op)))
         result = job.result

@@ -19,8 +19,8 @@ def perform(comm, form, program, x, result):
     if form == "blocking":
         return comm._run(lambda *_: job, x, None)
     if form == "nonblocking":
-        return comm._start(job).wait()
-    plan = comm._plan(job)
+        return comm._start(lambda *_: job).wait()
+    plan = comm._plan(lambda *_: job)
     for _ in range(3):
         plan.start()
         plan.wait()
@@ -131,9 +131,9 @@ def test_local_work_under_way_is_waited_for_in_every_form(comm, form):
     if form == "blocking":
         comm._run(lambda *_: job, x, None)
     elif form == "nonblocking":
-        comm._start(job).wait()
+        comm._start(lambda *_: job).wait()
     else:
-        plan = comm._plan(job)
+        plan = comm._plan(lambda *_: job)
         Lazy.events.clear()
         for _ in range(2):
             plan.start()

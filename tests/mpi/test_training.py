@@ -9,6 +9,7 @@ import pytest
 from mpicoll import progress, train
 from mpicoll.training import loop, optimizers, reducer
 from mpicoll.training.data import Text
+from mpicoll.training.ddp import DistributedDataParallel
 from mpicoll.training.losses import cross_entropy
 from mpicoll.training.models import CharMLP
 from mpicoll.training.reducer import Reducer
@@ -45,15 +46,14 @@ def alone(kind):
     return net, losses
 
 
-def together(comm, kind, accumulate=False, reducer=Reducer, **options):
+def together(comm, kind, accumulate=False, wrapper=DistributedDataParallel, **options):
     """The same over the ranks of comm; ranks other than 0 start from other weights, which must not matter."""
-    net = model(seed=1 + comm.rank)
-    averaging = reducer(comm, net.parameters, **options)
+    net = wrapper(model(seed=1 + comm.rank), comm, **options)
     share = BATCH // comm.size
     micro = share // next(d for d in range(2, share + 1) if share % d == 0) if accumulate else None
     sampler = Sampler(len(TEXT.train), BATCH, comm.rank, comm.size, seed=3, micro_batch=micro)
     optimizer = kind(net.parameters, lr=1.0)
-    records = list(loop.train(comm, net, optimizer, averaging, TEXT.train, sampler, STEPS, schedule))
+    records = list(loop.train(comm, net, optimizer, TEXT.train, sampler, STEPS, schedule))
     return net, [record["loss"] for record in records]
 
 
@@ -84,14 +84,14 @@ def test_a_progress_thread_does_not_matter(comm):
 
 
 def test_the_comparison_finds_a_sum_instead_of_an_average(comm):
-    class Summing(Reducer):
+    class Summing(DistributedDataParallel):
         def finish(self):
             super().finish()
             for bucket in self.buckets:
                 bucket.flat *= self.comm.size
 
     with pytest.raises(AssertionError):
-        check_equal(comm, optimizers.SGD, reducer=Summing)
+        check_equal(comm, optimizers.SGD, wrapper=Summing)
 
 
 def test_gradients_marked_in_different_random_orders_are_averaged(comm):

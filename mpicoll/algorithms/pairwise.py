@@ -1,0 +1,46 @@
+"""Pairwise exchange: in step k rank r sends to rank r + k what is meant for it, and receives from rank r - k.
+
+    rank      0             1             2             3
+    step 1    to 1, of 3    to 2, of 0    to 3, of 1    to 0, of 2
+    step 2    to 2, of 2    to 3, of 3    to 0, of 0    to 1, of 1
+    step 3    to 3, of 1    to 0, of 2    to 1, of 3    to 2, of 0
+
+Nothing is forwarded, so every byte crosses one link; every step is a permutation, so every port carries one message.
+
+Cost, n bytes of one rank's input, p ranks: alltoall (p-1) alpha + (p-1)/p n beta, the fewest bytes possible;
+reduce_scatter the same and up to (p-1)/p n gamma, which hide behind the transfers. (Thakur, Rabenseifner & Gropp,
+IJHPCA 2005.)
+
+Order of reduction: chunk c is ((x_c op x_{c-1}) op x_{c-2}) op ... op x_{c+1}, ranks modulo p, computed by its owner.
+"""
+
+
+def alltoall(comm, chunks, result_chunks):
+    """result_chunks[i] holds rank i's chunk for this rank; chunks, other memory, is only read."""
+    rank, size = comm.rank, comm.size
+    if size == 1:
+        yield comm.copy(result_chunks[0], chunks[0])
+    for step in range(1, size):
+        dest, source = (rank + step) % size, (rank - step) % size
+        messages = comm.Isend(chunks[dest], dest), comm.Irecv(result_chunks[source], source)
+        yield *messages, comm.copy(result_chunks[rank], chunks[rank]) if step == 1 else None
+
+
+def reduce_scatter(comm, chunks, result, op):
+    """result holds chunk[rank] reduced over all ranks; chunks is only read (result may be chunks[rank]).
+
+    One contribution is reduced while the next one arrives in the other slot.
+    """
+    rank, size = comm.rank, comm.size
+    slots = [comm.scratch(result) for _ in range(min(2, size - 1))]
+    reduction = None
+    mine = chunks[rank]
+    for step in range(1, size):
+        dest, source = (rank + step) % size, (rank - step) % size
+        got = slots[step % len(slots)]
+        messages = comm.Isend(chunks[dest], dest), comm.Irecv(got, source)
+        yield *messages, reduction and op(*reduction)
+        reduction = result, mine, got
+        mine = result
+    yield op(*reduction) if reduction else comm.copy(result, chunks[rank])
+    yield op.finish(result)

@@ -1,0 +1,40 @@
+"""Several calls started together, as NCCL's group calls."""
+
+import contextlib
+import threading
+
+
+class _Open(threading.local):
+    handles = None  # those started in this thread's group; None outside
+
+
+_open = _Open()
+
+
+@contextlib.contextmanager
+def group():
+    """Blocking calls inside only start; when the block ends all of them are complete, on whatever communicator.
+
+    A call's return value may be used after the block; so may its buffers. Groups may be nested: the outermost one
+    completes. If an exception leaves the block, what was started stays in flight.
+
+        with mpicoll.group():
+            for comm, x, y in zip(comms, xs, ys):
+                comm.allreduce(x, y)
+    """
+    if _open.handles is not None:
+        yield
+        return
+    _open.handles = []
+    try:
+        yield
+        handles = _open.handles
+    finally:
+        _open.handles = None
+    for handle in handles:
+        handle.wait()
+
+
+def started():
+    """The list of the handles that this thread's group has started; None outside a group."""
+    return _open.handles

@@ -1,0 +1,87 @@
+"""MPICOLL_ALGORITHM's grammar, and the choice by predicted time."""
+
+import pytest
+
+from mpicoll import cost
+from mpicoll.algorithms import COLLECTIVES, FAMILIES
+from mpicoll.algorithms.cut import even
+from mpicoll.selection import ALPHA, BETA, GAMMA, choose, forced, parse
+
+EVERYTHING = {collective: tuple(family) for collective, family in FAMILIES.items()}
+
+
+def test_nothing_allows_everything():
+    assert parse("") == EVERYTHING
+    assert parse(" ; ") == EVERYTHING
+
+
+def test_a_list_without_a_collective_is_for_all_without_a_part_of_their_own():
+    allowed = parse("ring;allreduce:recursive_doubling,tree")
+    assert set(allowed["allreduce"]) == {"tree", "recursive_doubling"}
+    assert allowed["allgather"] == ("ring",)
+    assert allowed["barrier"] == ()
+
+
+def test_a_caret_excludes():
+    allowed = parse("^ring,linear")
+    for collective, family in FAMILIES.items():
+        assert set(allowed[collective]) == set(family) - {"ring", "linear"}
+    assert parse("allreduce:^ring")["allgather"] == EVERYTHING["allgather"]
+    assert "ring" not in parse("allreduce:^ring")["allreduce"]
+
+
+def test_case_and_blanks_do_not_matter():
+    assert parse(" Ring ; AllReduce : Tree ") == parse("ring;allreduce:tree")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("rign", "'rign' in 'rign' is no algorithm; there are"),
+        ("allreduc:ring", "'allreduc' in 'allreduc:ring' is no collective; there are"),
+        ("broadcast:recursive_doubling", "'recursive_doubling' in .* is no algorithm of broadcast; there are"),
+        ("ring;tree", "has two parts for all collectives"),
+        ("allreduce:ring;allreduce:tree", "has two parts for allreduce"),
+        ("allreduce:", "'' in 'allreduce:' is no algorithm of allreduce"),
+        ("^", "is no algorithm"),
+        ("ring,", "'' in 'ring,' is no algorithm"),
+        (":ring", "'' in ':ring' is no collective"),
+    ],
+)
+def test_what_does_not_exist_is_told(text, told):
+    with pytest.raises(ValueError, match=f"MPICOLL_ALGORITHM: .*{told}"):
+        parse(text)
+
+
+def test_nothing_left_is_told_when_it_is_needed():
+    with pytest.raises(ValueError, match=r"barrier: MPICOLL_ALGORITHM allows none of its algorithms .*add ';barrier:"):
+        choose("barrier", 0, 4, ())
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_the_shortest_predicted_time_wins(collective):
+    for size in (1, 2, 3, 8, 100):
+        for nbytes in (0, 8, 1 << 16, 1 << 24):
+            choice = choose(collective, nbytes, size, EVERYTHING[collective])
+            times = {
+                name: cost.predict(collective, name, even(nbytes, size), 1, ALPHA, BETA, GAMMA)
+                for name in FAMILIES[collective]
+            }
+            assert choice.predicted == times
+            assert times[choice.algorithm] == min(times.values())
+            one = EVERYTHING[collective][-1:]
+            assert choose(collective, nbytes, size, one).algorithm == one[0]
+
+
+def test_few_rounds_win_when_small_and_few_bytes_when_large():
+    for size in (4, 8, 64):
+        small = choose("allreduce", 8, size, EVERYTHING["allreduce"]).algorithm
+        large = choose("allreduce", 256 << 20, size, EVERYTHING["allreduce"]).algorithm
+        assert small == "recursive_doubling"
+        assert large == "ring"
+
+
+def test_a_named_algorithm_is_taken_or_refused():
+    assert forced("allreduce", "tree").algorithm == "tree"
+    with pytest.raises(ValueError, match="allreduce: algorithm is 'rign'; there are 'recursive_doubling', 'tree'"):
+        forced("allreduce", "rign")
