@@ -13,9 +13,14 @@ from .algorithms.cut import even
 
 VARIABLE = "MPICOLL_ALGORITHM"
 
-# Links between processes of one machine, as a Python program sees them: seconds for a message, for a byte, and for a
-# byte reduced.
-ALPHA, BETA, GAMMA = 4e-6, 1e-10, 5e-11
+# Links between processes of one machine, as a Python program sees them: seconds for a message, and for a byte.
+ALPHA, BETA = 4e-6, 1e-10
+CACHED = 4 << 20  # bytes that stay in a core's caches
+
+
+def gamma(nbytes):
+    """Seconds for a byte reduced, in a buffer of `nbytes` bytes: memory is several times slower than the caches."""
+    return 1e-11 if nbytes <= CACHED else 1e-10
 
 
 def family(collective):
@@ -89,7 +94,7 @@ def choose(collective, nbytes, size, allowed):
             f"';{collective}:{next(iter(names))}' to it"
         )
     counts = even(nbytes, size)
-    predicted = {name: cost.predict(collective, name, counts, 1, ALPHA, BETA, GAMMA) for name in names}
+    predicted = {name: cost.predict(collective, name, counts, 1, ALPHA, BETA, gamma(nbytes)) for name in names}
     best = min(allowed, key=predicted.get)
     reason = f"the shortest predicted time for {nbytes} bytes on {size} ranks"
     if len(allowed) < len(names):

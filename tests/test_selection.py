@@ -5,7 +5,7 @@ import pytest
 from mpicoll import cost
 from mpicoll.algorithms import COLLECTIVES, FAMILIES
 from mpicoll.algorithms.cut import even
-from mpicoll.selection import ALPHA, BETA, GAMMA, choose, forced, parse
+from mpicoll.selection import ALPHA, BETA, choose, forced, gamma, parse
 
 EVERYTHING = {collective: tuple(family) for collective, family in FAMILIES.items()}
 
@@ -64,7 +64,7 @@ def test_the_shortest_predicted_time_wins(collective):
         for nbytes in (0, 8, 1 << 16, 1 << 24):
             choice = choose(collective, nbytes, size, EVERYTHING[collective])
             times = {
-                name: cost.predict(collective, name, even(nbytes, size), 1, ALPHA, BETA, GAMMA)
+                name: cost.predict(collective, name, even(nbytes, size), 1, ALPHA, BETA, gamma(nbytes))
                 for name in FAMILIES[collective]
             }
             assert choice.predicted == times

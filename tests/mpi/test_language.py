@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from forms import FORMS
 
 from mpicoll.algorithms import ring
 from mpicoll.algorithms.cut import cut, even, split
@@ -9,8 +10,6 @@ from mpicoll.arrays import NumPyArrays
 from mpicoll.progress.call import Job
 
 pytestmark = pytest.mark.mpi
-
-FORMS = ["blocking", "nonblocking", "persistent"]
 
 
 def perform(comm, form, program, x, result):

@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 import pytest
+from forms import FORMS, perform
 from ml_dtypes import bfloat16
 
 from mpicoll.algorithms import FAMILIES
@@ -12,7 +13,6 @@ from mpicoll.arrays import DATATYPES, OPS, undefined
 
 pytestmark = pytest.mark.mpi
 
-FORMS = ["blocking", "nonblocking", "persistent"]
 UFUNCS = {"sum": np.add, "avg": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
@@ -43,19 +43,6 @@ def values(size, count, dtype, op):
 def reduced(data, op):
     total = functools.reduce(UFUNCS[op], data)
     return (total / len(data)).astype(data.dtype) if op == "avg" else total
-
-
-def perform(comm, form, name, *buffers, **arguments):
-    """The collective's result in the given form."""
-    if form == "blocking":
-        return getattr(comm, name)(*buffers, **arguments)
-    if form == "nonblocking":
-        return getattr(comm, "i" + name)(*buffers, **arguments).wait()
-    plan = getattr(comm, name + "_init")(*buffers, **arguments)
-    plan.start()
-    result = plan.wait()
-    plan.free()
-    return result
 
 
 # Each of these yields, for one dtype and op: what to pass (buffers, arguments), which of the passed arrays may change,
