@@ -8,6 +8,7 @@ The public names are imported when they are first used, because importing mpi4py
 """
 
 import importlib
+from typing import Any
 
 _PUBLIC = {
     "Communicator": "communicator",
@@ -27,7 +28,7 @@ __all__ = [*_PUBLIC, *_MODULES]
 __version__ = "0.1.0"
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
     if name not in _PUBLIC:
@@ -35,5 +36,5 @@ def __getattr__(name):
     return getattr(importlib.import_module(f".{_PUBLIC[name]}", __name__), name)
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])

@@ -18,8 +18,34 @@ depend on rank, size, counts and options, never on data. Therefore one text can 
 persistent plan), proven and simulated: the drivers in `progress` and `world` differ only in the `Call` they supply.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NewType, Protocol, TypeAlias, TypeVar
+
 LANES = 8  # lanes of one comm
 NUMBERS = 1 + LANES + LANES * LANES  # paths of one call: the root, its lanes, their lanes
+
+
+class Array(Protocol):
+    """All that an algorithm may know of an array: flat, cut into views by slices."""
+
+    @property
+    def nbytes(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, part: slice, /) -> Array: ...
+
+
+Chunks: TypeAlias = Sequence[Array]  # one for each rank
+
+T = TypeVar("T")
+OnRoot: TypeAlias = T | Any  # OnRoot[Array]: an Array on the root, None elsewhere; used as if it were always an Array
+
+Made = NewType("Made", object)  # what Isend, Irecv, op and copy return; only the driver knows what is inside
+Item: TypeAlias = Made | "Algorithm" | None
+Round: TypeAlias = Item | tuple[Item, ...]
+Algorithm: TypeAlias = Generator[Round, None, None]
+Program: TypeAlias = Callable[["Comm", "Op"], Algorithm]  # an algorithm with its other arguments bound
 
 
 class Comm:
@@ -34,34 +60,34 @@ class Comm:
 
     __slots__ = ("call", "number", "rank", "ranks", "size")
 
-    def __init__(self, call, rank, ranks, number=0):
+    def __init__(self, call: Call, rank: int, ranks: Sequence[int], number: int = 0) -> None:
         self.call, self.rank, self.ranks, self.number = call, rank, ranks, number
         self.size = len(ranks)
 
-    def Isend(self, array, dest):
+    def Isend(self, array: Array, dest: int) -> Item:
         """A message with the content of `array` to rank `dest`; `array` must not change before the round has ended."""
         return self.call.isend(array, self.ranks[dest], self.number)
 
-    def Irecv(self, array, source):
+    def Irecv(self, array: Array, source: int) -> Item:
         """`array` holds the next message of rank `source` when the round has ended."""
         return self.call.irecv(array, self.ranks[source], self.number)
 
-    def copy(self, out, array):
+    def copy(self, out: Array, array: Array) -> Item:
         """`out` holds what `array` holds; `copy(x, x)` is legal and does nothing."""
         return self.call.copy(out, array)
 
-    def scratch(self, like):
+    def scratch(self, like: Array) -> Array:
         """Memory for one array of the length and type of `like`, with nothing in it yet; the call's until it ends."""
         return self.call.scratch(like)
 
-    def lane(self, k):
+    def lane(self, k: int) -> Comm:
         """The same group on lane k, 0 <= k < 8, at most two deep: for a generator that runs beside others."""
         number = LANES * self.number + k + 1
         if not (0 <= k < LANES and number < NUMBERS):
             raise ValueError(f"lane: k is {k} on path {self.number}; lanes go from 0 to {LANES - 1}, at most two deep")
         return Comm(self.call, self.rank, self.ranks, number)
 
-    def group(self, ranks):
+    def group(self, ranks: Sequence[int]) -> Comm:
         """The comm of these ranks of this one (the own rank among them), in that order, on the same path."""
         if self.rank not in ranks:
             raise ValueError(f"group: rank {self.rank} is not among the ranks {list(ranks)}")
@@ -78,19 +104,19 @@ class Op:
 
     __slots__ = ("finish", "reduce")
 
-    def __init__(self, reduce, finish):
+    def __init__(self, reduce: Callable[[Any, Any, Any], Item], finish: Callable[[Any], Item]) -> None:
         self.reduce, self.finish = reduce, finish
 
     @property
-    def partial(self):
+    def partial(self) -> Op:
         """The same operation, with a `finish` that does nothing."""
         return Op(self.reduce, _nothing)
 
-    def __call__(self, out, a, b):
+    def __call__(self, out: Array, a: Array, b: Array) -> Item:
         return self.reduce(out, a, b)
 
 
-def _nothing(out):
+def _nothing(out: Array) -> None:
     return None
 
 
@@ -98,25 +124,32 @@ class Call:
     """One collective under way, as its driver supplies it; the driver owns the meaning of everything made here.
 
     `made` lists what the running generator made since its last yield, in order: at each yield the driver takes it as
-    the round. Between two yields only one generator runs, so one list serves all paths of the call.
+    the round. Between two yields only one generator runs, so one list serves all paths of the call. A driver knows more
+    of its arrays than an algorithm may, so they are Any here.
     """
 
     __slots__ = ("comm", "made", "op")
 
-    def __init__(self, rank, size, reduce, finish):
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        reduce: Callable[[Any, Any, Any], Any],
+        finish: Callable[[Any], Any] | None,
+    ) -> None:
         """Of `size` ranks, this is `rank`; reduce(out, a, b) and finish(out) or None are what `op` does."""
-        self.made = []
+        self.made: list[Any] = []
         self.comm = Comm(self, rank, range(size))
         self.op = Op(reduce, finish or _nothing)
 
-    def isend(self, array, peer, number):
+    def isend(self, array: Any, peer: int, number: int) -> Item:
         raise NotImplementedError
 
-    def irecv(self, array, peer, number):
+    def irecv(self, array: Any, peer: int, number: int) -> Item:
         raise NotImplementedError
 
-    def copy(self, out, array):
+    def copy(self, out: Any, array: Any) -> Item:
         raise NotImplementedError
 
-    def scratch(self, like):
+    def scratch(self, like: Any) -> Array:
         raise NotImplementedError

@@ -10,10 +10,11 @@ import sys
 
 from mpi4py import MPI
 
+from .progress.call import Transport
 from .progress.engine import ENGINE, drive
 from .progress.path import KEPT
 
-_open = []  # transports of communicators that are not closed
+_open: list[Transport] = []  # transports of communicators that are not closed
 _over = False  # there were some, and all are closed
 
 

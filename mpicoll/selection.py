@@ -4,12 +4,16 @@ The one named by the call's `algorithm` argument is taken, strictly. Otherwise i
 MPICOLL_ALGORITHM allows, for which the cost model predicts the shortest time on ordinary links.
 """
 
+from __future__ import annotations
+
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 from . import cost
 from .algorithms import COLLECTIVES, FAMILIES
 from .algorithms.cut import even
+from .language import Algorithm
 
 VARIABLE = "MPICOLL_ALGORITHM"
 
@@ -18,12 +22,12 @@ ALPHA, BETA = 4e-6, 1e-10
 CACHED = 4 << 20  # bytes that stay in a core's caches
 
 
-def gamma(nbytes):
+def gamma(nbytes: int) -> float:
     """Seconds for a byte reduced, in a buffer of `nbytes` bytes: memory is several times slower than the caches."""
     return 1e-11 if nbytes <= CACHED else 1e-10
 
 
-def family(collective):
+def family(collective: str) -> dict[str, Callable[..., Algorithm]]:
     """The algorithms of a collective by name; alltoallv's are alltoall's."""
     return FAMILIES["alltoall" if collective == "alltoallv" else collective]
 
@@ -40,14 +44,14 @@ class Choice(NamedTuple):
 
     algorithm: str
     reason: str
-    predicted: dict
+    predicted: dict[str, float]
 
-    def __str__(self):
-        times = [f"\\n  {name:<20}{seconds * 1e6:12.1f} us predicted" for name, seconds in self.predicted.items()]
+    def __str__(self) -> str:
+        times = [f"\n  {name:<20}{seconds * 1e6:12.1f} us predicted" for name, seconds in self.predicted.items()]
         return f"{self.algorithm}: {self.reason}{''.join(times)}"
 
 
-def parse(text):
+def parse(text: str) -> dict[str, tuple[str, ...]]:
     """For each collective the algorithms that `text` allows, in NCCL_ALGO's grammar.
 
     `[collective:][^]name,name;...`: a part without a collective is for all that have no part of their own; ^ allows all
@@ -57,12 +61,13 @@ def parse(text):
         ValueError: a collective or an algorithm does not exist, or a collective has two parts.
     """
     known = sorted({name for names in FAMILIES.values() for name in names})
-    parts = {}
+    parts: dict[str, tuple[bool, list[str]]] = {}
     for part in filter(None, text.lower().replace(" ", "").split(";")):
         collective, colon, names = part.rpartition(":")
         if colon and collective not in FAMILIES:
-            there = ", ".join(COLLECTIVES)
-            raise ValueError(f"{VARIABLE}: {collective!r} in {text!r} is no collective; there are {there}")
+            raise ValueError(
+                f"{VARIABLE}: {collective!r} in {text!r} is no collective; there are {', '.join(COLLECTIVES)}"
+            )
         if collective in parts:
             raise ValueError(f"{VARIABLE}: {text!r} has two parts for {collective or 'all collectives'}")
         there = list(FAMILIES[collective]) if colon else known
@@ -81,7 +86,7 @@ def parse(text):
 
 
 @functools.lru_cache(maxsize=1024)
-def choose(collective, nbytes, size, allowed):
+def choose(collective: str, nbytes: int, size: int, allowed: tuple[str, ...]) -> Choice:
     """The Choice for a buffer of `nbytes` bytes on `size` ranks, of the `allowed` names.
 
     Raises:
@@ -95,14 +100,14 @@ def choose(collective, nbytes, size, allowed):
         )
     counts = even(nbytes, size)
     predicted = {name: cost.predict(collective, name, counts, 1, ALPHA, BETA, gamma(nbytes)) for name in names}
-    best = min(allowed, key=predicted.get)
+    best = min(allowed, key=predicted.__getitem__)
     reason = f"the shortest predicted time for {nbytes} bytes on {size} ranks"
     if len(allowed) < len(names):
         reason += f", of those that {VARIABLE} allows ({', '.join(allowed)})"
     return Choice(best, reason, predicted)
 
 
-def forced(collective, algorithm):
+def forced(collective: str, algorithm: object) -> Choice:
     """The Choice if the call names its algorithm.
 
     Raises:

@@ -14,6 +14,7 @@ title() {
 title style
 ruff check .
 ruff format --check .
+mypy mpicoll
 
 title serial tests
 python -m pytest -q --ignore tests/launched

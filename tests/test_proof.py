@@ -185,7 +185,7 @@ ORDER = "op(result, got, mine) if peer < rank else op(result, mine, got)"
         pytest.param(
             "reduce_scatter",
             ring,
-            [("pieces[left] + [None]", "pieces[rank] + [None]"), ("rank - step - 2", "rank - step - 1")],
+            [("list(pieces[left])", "list(pieces[rank])"), ("rank - step - 2", "rank - step - 1")],
             faults.WrongElement,
             "reduce_scatter: result of rank 0, element 0 is element 2 = x0 op",
             id="the_ring_starts_at_its_own_chunk",

@@ -85,3 +85,10 @@ def test_a_named_algorithm_is_taken_or_refused():
     assert forced("allreduce", "tree").algorithm == "tree"
     with pytest.raises(ValueError, match="allreduce: algorithm is 'rign'; there are 'recursive_doubling', 'tree'"):
         forced("allreduce", "rign")
+
+
+def test_a_choice_is_printed_with_a_line_for_each_predicted_time():
+    choice = choose("allreduce", 8, 4, EVERYTHING["allreduce"])
+    first, *times = str(choice).splitlines()
+    assert first == f"{choice.algorithm}: {choice.reason}"
+    assert [line.split()[0] for line in times] == list(choice.predicted)

@@ -9,7 +9,10 @@ None elsewhere.
 
 import functools
 import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from ..language import Algorithm
 from . import exchange, linear, pairwise, recursive_doubling, ring, tree
 from .cut import split
 
@@ -25,7 +28,7 @@ COLLECTIVES = (
     "barrier",
 )
 
-FAMILIES = {
+FAMILIES: dict[str, dict[str, Callable[..., Algorithm]]] = {
     collective: {
         module.__name__.rpartition(".")[2]: getattr(module, collective)
         for module in (recursive_doubling, tree, ring, pairwise, linear, exchange)
@@ -36,11 +39,16 @@ FAMILIES = {
 
 
 @functools.cache
-def _parameters(function):
+def _parameters(function: Callable[..., Algorithm]) -> tuple[str, ...]:
     return tuple(inspect.signature(function).parameters)[1:]
 
 
-def prepare(function, arrays, counts, result_counts=None):
+def prepare(
+    function: Callable[..., Algorithm],
+    arrays: Sequence[Any],
+    counts: Sequence[int],
+    result_counts: Sequence[int] | None = None,
+) -> list[Any]:
     """The arrays as the algorithm `function` takes them: cut into chunks of `counts` elements where it wants chunks.
 
     result_counts, if given, cuts its result_chunks. An array that is None stays None.

@@ -11,8 +11,10 @@ p/2 times the bytes that are necessary; but there is only one round, so it can p
 Order of reduction: ((x_0 op x_1) op x_2) op ... on every rank. Starting with its own, each would get other bits.
 """
 
+from ..language import Algorithm, Array, Comm, Op
 
-def allreduce(comm, sendbuf, result, op):
+
+def allreduce(comm: Comm, sendbuf: Array, result: Array, op: Op) -> Algorithm:
     """result holds the reduction over all ranks; sendbuf is only read (it may be result)."""
     rank, size = comm.rank, comm.size
     if size == 1:

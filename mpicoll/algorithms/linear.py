@@ -13,8 +13,10 @@ behind the transfers; gather and scatter (p-1) alpha + (p-1)/p n beta: no fewer 
 Order of reduction: ((x_0 op x_1) op x_2) op ... in vranks, counted from the root; computed there alone.
 """
 
+from ..language import Algorithm, Array, Chunks, Comm, OnRoot, Op
 
-def broadcast(comm, buf, root):
+
+def broadcast(comm: Comm, buf: Array, root: int) -> Algorithm:
     """buf holds what it holds on the root."""
     if comm.rank == root:
         yield tuple(comm.Isend(buf, (root + i) % comm.size) for i in range(1, comm.size))
@@ -22,7 +24,7 @@ def broadcast(comm, buf, root):
         yield comm.Irecv(buf, root)
 
 
-def reduce(comm, sendbuf, result, op, root):
+def reduce(comm: Comm, sendbuf: Array, result: OnRoot[Array], op: Op, root: int) -> Algorithm:
     """On the root result holds the reduction over all ranks; sendbuf is only read (on the root it may be result).
 
     Elsewhere result is None. One contribution is reduced while the next one arrives in the other slot.
@@ -42,13 +44,13 @@ def reduce(comm, sendbuf, result, op, root):
     yield op.finish(result)
 
 
-def allreduce(comm, sendbuf, result, op):
+def allreduce(comm: Comm, sendbuf: Array, result: Array, op: Op) -> Algorithm:
     """result holds the reduction over all ranks: reduce to rank 0, then broadcast; sendbuf is only read."""
     yield from reduce(comm, sendbuf, result if comm.rank == 0 else None, op, 0)
     yield from broadcast(comm, result, 0)
 
 
-def gather(comm, sendbuf, result_chunks, root):
+def gather(comm: Comm, sendbuf: Array, result_chunks: OnRoot[Chunks], root: int) -> Algorithm:
     """On the root result_chunks, elsewhere None, holds every rank's sendbuf (there it may be result_chunks[root])."""
     if comm.rank != root:
         yield comm.Isend(sendbuf, root)
@@ -58,7 +60,7 @@ def gather(comm, sendbuf, result_chunks, root):
     yield *messages, comm.copy(result_chunks[root], sendbuf)
 
 
-def scatter(comm, chunks, result, root):
+def scatter(comm: Comm, chunks: OnRoot[Chunks], result: Array, root: int) -> Algorithm:
     """result holds the root's chunks[rank] (there it may be chunks[root]); elsewhere chunks is None."""
     if comm.rank != root:
         yield comm.Irecv(result, root)

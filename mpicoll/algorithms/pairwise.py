@@ -14,8 +14,10 @@ IJHPCA 2005.)
 Order of reduction: chunk c is ((x_c op x_{c-1}) op x_{c-2}) op ... op x_{c+1}, ranks modulo p, computed by its owner.
 """
 
+from ..language import Algorithm, Array, Chunks, Comm, Op
 
-def alltoall(comm, chunks, result_chunks):
+
+def alltoall(comm: Comm, chunks: Chunks, result_chunks: Chunks) -> Algorithm:
     """result_chunks[i] holds rank i's chunk for this rank; chunks, other memory, is only read."""
     rank, size = comm.rank, comm.size
     if size == 1:
@@ -26,7 +28,7 @@ def alltoall(comm, chunks, result_chunks):
         yield *messages, comm.copy(result_chunks[rank], chunks[rank]) if step == 1 else None
 
 
-def reduce_scatter(comm, chunks, result, op):
+def reduce_scatter(comm: Comm, chunks: Chunks, result: Array, op: Op) -> Algorithm:
     """result holds chunk[rank] reduced over all ranks; chunks is only read (result may be chunks[rank]).
 
     One contribution is reduced while the next one arrives in the other slot.

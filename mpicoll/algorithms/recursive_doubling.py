@@ -15,8 +15,10 @@ Order of reduction: the balanced tree over the folded ranks; both sides of an ex
 first, so all ranks compute the same bits.
 """
 
+from ..language import Algorithm, Array, Comm, Op
 
-def allreduce(comm, sendbuf, result, op):
+
+def allreduce(comm: Comm, sendbuf: Array, result: Array, op: Op) -> Algorithm:
     """result holds the reduction over all ranks; sendbuf is only read (it may be result)."""
     rank, size = comm.rank, comm.size
     power = 1 << (size.bit_length() - 1)
@@ -47,6 +49,6 @@ def allreduce(comm, sendbuf, result, op):
         yield comm.Isend(result, rank - 1)
 
 
-def barrier(comm, token, op):
+def barrier(comm: Comm, token: Array, op: Op) -> Algorithm:
     """No rank has left before all have entered: an all-reduce of the empty array `token`."""
     yield from allreduce(comm, token, token, op)

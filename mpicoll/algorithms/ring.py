@@ -27,12 +27,13 @@ Order of reduction: chunk c is x_c op (x_{c-1} op (... op (x_{c+2} op x_{c+1})))
 way to the owner, so all ranks end with the same bits; reduce is x_0 op (x_1 op (... op x_{p-1})) in vranks.
 """
 
+from ..language import Algorithm, Array, Chunks, Comm, OnRoot, Op
 from .cut import cut
 
 SEGMENT_BYTES = 256 * 1024  # a segment and its two neighbours stay in a core's cache
 
 
-def segment_count(segments, nbytes, least=1):
+def segment_count(segments: int | None, nbytes: int, least: int = 1) -> int:
     """How many segments `nbytes` bytes are cut into: `segments`, or if it is None about SEGMENT_BYTES in each.
 
     Raises:
@@ -45,7 +46,7 @@ def segment_count(segments, nbytes, least=1):
     return segments
 
 
-def reduce_scatter(comm, chunks, result, op, segments=None):
+def reduce_scatter(comm: Comm, chunks: Chunks, result: Array, op: Op, segments: int | None = None) -> Algorithm:
     """result holds chunk[rank] reduced over all ranks; chunks is only read (result may be chunks[rank]).
 
     Chunks are cut into S segments, at least 2: with one there is no time to reduce what is sent on. In round i segment
@@ -65,7 +66,7 @@ def reduce_scatter(comm, chunks, result, op, segments=None):
     slots = [comm.scratch(longest) for _ in range(2 if size == 2 else segments + 1)]
     results = cut(result, segments)
     rounds = (size - 1) * segments
-    outgoing = pieces[left] + [None] * rounds  # what is sent in each round
+    outgoing = list(pieces[left])  # what is sent, round by round
     reduction = None
     for i in range(rounds):
         step, s = divmod(i, segments)
@@ -73,13 +74,13 @@ def reduce_scatter(comm, chunks, result, op, segments=None):
         got = slots[i % len(slots)][: len(mine)]
         messages = comm.Isend(outgoing[i], right), comm.Irecv(got, left)
         yield *messages, reduction and op(*reduction)
-        outgoing[i + segments] = got
+        outgoing.append(got)
         reduction = (results[s] if step == size - 2 else got), mine, got  # out = mine op got, a round later
-    yield op(*reduction)
+    yield reduction and op(*reduction)
     yield op.finish(result)
 
 
-def allgather(comm, sendbuf, result_chunks):
+def allgather(comm: Comm, sendbuf: Array, result_chunks: Chunks) -> Algorithm:
     """result_chunks holds every rank's sendbuf (which may be result_chunks[rank])."""
     rank, size = comm.rank, comm.size
     left, right = (rank - 1) % size, (rank + 1) % size
@@ -93,14 +94,14 @@ def allgather(comm, sendbuf, result_chunks):
         out = got
 
 
-def allreduce(comm, chunks, result_chunks, op, segments=None):
+def allreduce(comm: Comm, chunks: Chunks, result_chunks: Chunks, op: Op, segments: int | None = None) -> Algorithm:
     """result_chunks holds the reduction over all ranks; chunks, cut alike, is only read (they may be the same)."""
     own = result_chunks[comm.rank]
     yield from reduce_scatter(comm, chunks, own, op, segments)
     yield from allgather(comm, own, result_chunks)
 
 
-def broadcast(comm, buf, root, segments=None):
+def broadcast(comm: Comm, buf: Array, root: int, segments: int | None = None) -> Algorithm:
     """buf holds what it holds on the root; it was passed on in segments, one arriving while the one before leaves."""
     rank, size = comm.rank, comm.size
     left, right = (rank - 1) % size, (rank + 1) % size
@@ -113,7 +114,9 @@ def broadcast(comm, buf, root, segments=None):
         )
 
 
-def reduce(comm, sendbuf, result, op, root, segments=None):
+def reduce(
+    comm: Comm, sendbuf: Array, result: OnRoot[Array], op: Op, root: int, segments: int | None = None
+) -> Algorithm:
     """On the root result holds the reduction over all ranks; sendbuf is only read (on the root it may be result).
 
     Elsewhere result is None. Segments arrive in two slots by turns and are reduced there: while one arrives, the one

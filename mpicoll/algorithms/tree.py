@@ -13,8 +13,10 @@ Order of reduction: a rank reduces itself with its nearest child's subtree first
 in vranks; computed once, on the way to the root.
 """
 
+from ..language import Algorithm, Array, Comm, OnRoot, Op
 
-def _family(comm, root):
+
+def _family(comm: Comm, root: int) -> tuple[int | None, list[int]]:
     """The parent (None at the root) and the children of this rank, the child with the largest subtree first."""
     vrank, size = (comm.rank - root) % comm.size, comm.size
     bit = vrank & -vrank or 1 << (size - 1).bit_length()  # the subtree of vrank holds less than this many ranks
@@ -23,7 +25,7 @@ def _family(comm, root):
     return parent, [(vrank + d + root) % size for d in distances if vrank + d < size]
 
 
-def broadcast(comm, buf, root):
+def broadcast(comm: Comm, buf: Array, root: int) -> Algorithm:
     """buf holds what it holds on the root."""
     parent, children = _family(comm, root)
     if parent is not None:
@@ -32,7 +34,7 @@ def broadcast(comm, buf, root):
         yield comm.Isend(buf, child)
 
 
-def reduce(comm, sendbuf, result, op, root):
+def reduce(comm: Comm, sendbuf: Array, result: OnRoot[Array], op: Op, root: int) -> Algorithm:
     """On the root result holds the reduction over all ranks; sendbuf is only read (on the root it may be result).
 
     Elsewhere result is None: what the subtree adds up to is kept in scratch memory.
@@ -54,7 +56,7 @@ def reduce(comm, sendbuf, result, op, root):
         yield comm.Isend(mine, parent)
 
 
-def allreduce(comm, sendbuf, result, op):
+def allreduce(comm: Comm, sendbuf: Array, result: Array, op: Op) -> Algorithm:
     """result holds the reduction over all ranks: reduce to rank 0, then broadcast; sendbuf is only read."""
     yield from reduce(comm, sendbuf, result if comm.rank == 0 else None, op, 0)
     yield from broadcast(comm, result, 0)

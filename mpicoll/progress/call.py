@@ -1,12 +1,19 @@
 """A collective under way on a real communicator, and what all collectives of one communicator share."""
 
+from __future__ import annotations
+
 import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from ..arrays import DATATYPES
-from ..language import NUMBERS, Call
-from .engine import ENGINE
+from ..arrays import DATATYPES, Kind
+from ..language import NUMBERS, Call, Program
+from .engine import ENGINE, Handle
+
+if TYPE_CHECKING:
+    from .plan import Plan
 
 MESSAGE_LIMIT = 1 << 30  # bytes; longer messages are cut, so that counts always fit MPI's int
 NONBLOCKING = 128  # blocks of tags for nonblocking calls: as many may be in flight on one communicator
@@ -27,7 +34,7 @@ class Job:
 
     __slots__ = ("datatype", "dtype", "kind", "name", "nbytes", "op", "program", "result")
 
-    def __init__(self, name, kind, array, op, program, result):
+    def __init__(self, name: str, kind: Kind, array: Any, op: str, program: Program, result: Any) -> None:
         self.name, self.kind, self.op, self.program, self.result = name, kind, op, program, result
         self.dtype, self.nbytes, self.datatype = array.dtype, array.nbytes, DATATYPES[array.dtype]
 
@@ -46,36 +53,38 @@ class Transport:
             several times slower: its pages are touched for the first time while the neighbours wait.
     """
 
-    def __init__(self, mpi):
+    def __init__(self, mpi: MPI.Intracomm) -> None:
         self.mpi, self.rank, self.size = mpi, mpi.rank, mpi.size
         self.bytes_sent = 0
-        self.broken = None
-        self.pool = {}
-        blocks = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) + 1) // NUMBERS  # Open MPI's duplicates may lack the attribute
+        self.broken: str | None = None
+        self.pool: dict[tuple[Kind, int], list[Any]] = {}
+        highest: Any = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)  # an int; Open MPI's duplicates may lack the attribute
+        blocks = (highest + 1) // NUMBERS
         self.point_to_point = blocks - 1  # the block of send and recv, which have no lanes
         self.goodbye = NUMBERS * blocks - 1  # the tag by which a rank takes its leave, of that block, too
         self.plan_blocks = range(NONBLOCKING + 1, blocks - 1)
-        self.plans = {}  # block -> plan
-        self.at_close = [self._free_plans]  # what gives back requests and memory
-        self.recent = [_ended] * NONBLOCKING  # weak references to the handles that used each nonblocking block last
+        self.plans: dict[int, Plan] = {}  # by block
+        self.at_close: list[Callable[[], object]] = [self._free_plans]  # what gives back requests and memory
+        self.recent: list[Callable[[], Handle | None]]  # weak references to the last user of each nonblocking block
+        self.recent = [_ended] * NONBLOCKING
         self.started = 0
 
-    def check(self, name):
+    def check(self, name: str) -> None:
         """Nothing, or a RuntimeError if the communicator cannot be used any more."""
         if self.broken:
             raise RuntimeError(f"{name}: this communicator cannot be used any more: {self.broken}")
 
-    def fail(self, what, error):
+    def fail(self, what: str, error: object) -> None:
         """The communicator is broken, by the first thing that went wrong."""
         self.broken = self.broken or f"{what}: {str(error) or type(error).__name__}"
 
-    def idle(self):
+    def idle(self) -> bool:
         """Whether nothing nonblocking is under way."""
         if any(handle.belongs_to(self) for handle in list(ENGINE.handles)):
             return False
         return not any(plan.active for plan in self.plans.values())
 
-    def next_block(self):
+    def next_block(self) -> int:
         """The block of the next nonblocking call; its previous user has ended."""
         slot = self.started % NONBLOCKING
         previous = self.recent[slot]()  # while it is under way the engine keeps it alive
@@ -83,23 +92,23 @@ class Transport:
             previous.settle()
         return slot + 1
 
-    def in_flight(self, handle):
+    def in_flight(self, handle: Handle) -> None:
         """`handle` is noted as the user of the block that `next_block` gave."""
         self.recent[self.started % NONBLOCKING] = weakref.ref(handle)
         self.started += 1
 
-    def plan_block(self, name):
+    def plan_block(self, name: str) -> int:
         """The lowest block that no living plan uses: the same on every rank, as plans come and go in the same order."""
         for block in self.plan_blocks:
             if block not in self.plans:
                 return block
         raise RuntimeError(f"{name}_init: all {len(self.plan_blocks)} plans of this communicator are in use; free some")
 
-    def _free_plans(self):
+    def _free_plans(self) -> None:
         for plan in list(self.plans.values()):
             plan.free()
 
-    def take(self, kind, nbytes):
+    def take(self, kind: Kind, nbytes: int) -> tuple[Any, list[Any]]:
         """Scratch memory for `nbytes` bytes, and the list to which it is to be given back."""
         capacity = 1 << max(nbytes - 1, 255).bit_length()  # by powers of two: few different ones
         free = self.pool.setdefault((kind, capacity), [])
@@ -108,17 +117,17 @@ class Transport:
         except IndexError:
             return kind.memory(capacity), free
 
-    def has_left(self, peer):
+    def has_left(self, peer: int) -> bool:
         """Whether the rank `peer` has ended its program or closed the communicator."""
         return self.mpi.Iprobe(peer, self.goodbye)
 
-    def rank_name(self, rank):
+    def rank_name(self, rank: int) -> str:
         """The rank in words, with its number in the world where that is another."""
         world = self.mpi.group.Translate_ranks([rank], MPI.COMM_WORLD.group)[0]
         return f"rank {rank}" if world == rank else f"rank {rank} (rank {world} of the world)"
 
 
-def _ended():
+def _ended() -> None:
     """What a weak reference to a handle gives when there is none."""
 
 
@@ -130,25 +139,26 @@ class LiveCall(Call):
 
     __slots__ = ("datatype", "kind", "name", "scratches", "statuses", "tag", "transport")
 
-    def __init__(self, transport, job, block):
+    def __init__(self, transport: Transport, job: Job, block: int) -> None:
         kind, size = job.kind, transport.size
         self.transport, self.name, self.kind, self.datatype = transport, job.name, kind, job.datatype
         self.tag = NUMBERS * block
-        self.scratches, self.statuses = [], []
-        reduce, finish = self._work(kind.reduction(job.op)), self._work(kind.finishing(job.op, size))
-        super().__init__(transport.rank, size, reduce, finish)
+        self.scratches: list[tuple[Any, list[Any]]] = []
+        self.statuses: list[MPI.Status] = []
+        reduce, finish = kind.reduction(job.op), kind.finishing(job.op, size)
+        super().__init__(transport.rank, size, self._work(reduce), finish and self._work(finish))
 
-    def _work(self, function):
+    def _work(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """What `op` is to do for a local `function`: just that."""
         return function
 
-    def isend(self, array, peer, number):
+    def isend(self, array: Any, peer: int, number: int) -> Any:
         return self._post(array, peer, number, True)
 
-    def irecv(self, array, peer, number):
+    def irecv(self, array: Any, peer: int, number: int) -> Any:
         return self._post(array, peer, number, False)
 
-    def _post(self, array, peer, number, sending):
+    def _post(self, array: Any, peer: int, number: int, sending: bool) -> Any:
         if array.nbytes > MESSAGE_LIMIT:
             length = max(1, MESSAGE_LIMIT // array.itemsize)
             parts = [array[start : start + length] for start in range(0, len(array), length)]
@@ -157,28 +167,28 @@ class LiveCall(Call):
         self.made.append((request, array, peer, sending))
         return request
 
-    def _message(self, array, peer, number, sending):
+    def _message(self, array: Any, peer: int, number: int, sending: bool) -> MPI.Request:
         transport = self.transport
         if not sending:
             return transport.mpi.Irecv(self._buffer(array), peer, self.tag + number)
         transport.bytes_sent += array.nbytes
         return transport.mpi.Isend(self._buffer(array), peer, self.tag + number)
 
-    def _buffer(self, array):
+    def _buffer(self, array: Any) -> tuple[Any, int, MPI.Datatype]:
         """The array as mpi4py takes it."""
         if self.datatype is None:
             return self.kind.as_bytes(array), array.nbytes, MPI.BYTE
         return array, len(array), self.datatype
 
-    def copy(self, out, array):
+    def copy(self, out: Any, array: Any) -> Any:
         return self.kind.copy(out, array)
 
-    def scratch(self, like):
+    def scratch(self, like: Any) -> Any:
         memory, free = self.transport.take(self.kind, like.nbytes)
         self.scratches.append((memory, free))
         return self.kind.view(memory, len(like), like.dtype)
 
-    def ended(self):
+    def ended(self) -> None:
         """The call's scratch memory is the pool's again: nothing of the call is in flight any more."""
         for memory, free in self.scratches:
             free.append(memory)

@@ -1,13 +1,20 @@
 """Everything nonblocking of this process: one engine, whatever the communicator, so that waiting on one drives all."""
 
+from __future__ import annotations
+
 import contextlib
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from .path import KEPT
+from .path import KEPT, Path
 from .wait import DEFAULT_TIMEOUT, NAP, SPINS, Pause, PeerLeft, Timeout
+
+if TYPE_CHECKING:
+    from .call import Transport
 
 
 class Engine:
@@ -16,17 +23,17 @@ class Engine:
     One lock, not re-entrant; `progress` only tries it, so it may be called from anywhere, also from inside a step.
     """
 
-    def __init__(self):
-        self.handles = []
+    def __init__(self) -> None:
+        self.handles: list[Handle] = []
         self.lock = threading.Lock()
 
-    def start(self, handle):
+    def start(self, handle: Handle) -> None:
         """The handle's first round is posted."""
         with self.lock:
             if not handle.advance():
                 self.handles.append(handle)
 
-    def progress(self):
+    def progress(self) -> None:
         """Everything in flight has gone on as far as it can without waiting."""
         if self.handles and self.lock.acquire(blocking=False):
             try:
@@ -36,7 +43,7 @@ class Engine:
             finally:
                 self.lock.release()
 
-    def give_up(self, handle, error):
+    def give_up(self, handle: Handle, error: BaseException) -> None:
         """The handle has ended with this error, unless it has ended meanwhile."""
         with self.lock:
             if not handle.done:
@@ -47,7 +54,7 @@ class Engine:
 ENGINE = Engine()
 
 
-def progress():
+def progress() -> None:
     """Everything nonblocking of this process has gone on as far as it can without waiting. Cheap when nothing flies."""
     ENGINE.progress()
 
@@ -61,26 +68,30 @@ class Handle:
         ended_at: `time.perf_counter()` when the engine saw it end.
     """
 
+    done: bool
+    error: BaseException | None
+    ended_at: float | None
+    _path: Path | None
     __slots__ = ("__weakref__", "_path", "done", "ended_at", "error", "result")
 
-    def __init__(self, path, result):
+    def __init__(self, path: Path, result: Any) -> None:
         self.result = result
         self._launch(path)
 
-    def _launch(self, path):
+    def _launch(self, path: Path) -> None:
         self._path = path
         self.done, self.error, self.ended_at = False, None, None
         ENGINE.start(self)
 
-    def belongs_to(self, transport):
+    def belongs_to(self, transport: Transport) -> bool:
         """Whether it is a call of this transport's communicator, and has not ended."""
         path = self._path
         return path is not None and path.call.transport is transport
 
-    def advance(self):
+    def advance(self) -> bool:
         """Whether it has ended. The engine's: an error is kept for wait and test, whoever happens to pump."""
         path = self._path
-        if self.done:
+        if self.done or path is None:
             return True
         try:
             if not path.advance():
@@ -95,15 +106,15 @@ class Handle:
             self.end(None)
         return True
 
-    def end(self, error):
+    def end(self, error: BaseException | None) -> None:
         """It has ended, with this error or None; the engine's, under its lock."""
-        if error is not None:
+        if error is not None and self._path is not None:
             fail(self._path, error)
         self.error, self.ended_at = error, time.perf_counter()
         self.done = True  # another thread may be looking: what it reads then is set
         self._path = None
 
-    def test(self):
+    def test(self) -> bool:
         """Whether it has ended, after driving everything in flight once. Raises what went wrong inside."""
         ENGINE.progress()
         done = self.done
@@ -111,7 +122,7 @@ class Handle:
             raise self.error
         return done
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: float | None = None) -> Any:
         """The collective's result, as its blocking form returns it; everything in flight is driven meanwhile.
 
         Args:
@@ -126,10 +137,12 @@ class Handle:
             raise self.error
         return self.result
 
-    def settle(self, timeout=None):
+    def settle(self, timeout: float | None = None) -> None:
         """It has ended, well or not."""
-        polls, pause = 0, None
         path = self._path  # another thread may end the handle at any time
+        if path is None:  # it has ended
+            return
+        polls, pause = 0, None
         while not self.done:
             ENGINE.progress()
             polls += 1
@@ -144,13 +157,13 @@ class Handle:
                     ENGINE.give_up(self, error)
 
 
-def fail(path, error):
+def fail(path: Path, error: BaseException) -> None:
     """Nothing of the call is given back: its memory may still be written to. The communicator is marked broken."""
     KEPT.append(path)
     path.call.transport.fail(path.call.name, error)
 
 
-def run(path):
+def run(path: Path) -> None:
     """The call has ended: the blocking driver. What else is in flight is driven meanwhile."""
     engine = ENGINE
     try:
@@ -169,7 +182,7 @@ def run(path):
         raise
 
 
-def drive(requests, timeout=None):
+def drive(requests: Sequence[MPI.Request], timeout: float | None = None) -> None:
     """All requests of MPI's own are complete, such as a duplicated communicator's; what is in flight moved meanwhile.
 
     Raises:
@@ -185,7 +198,7 @@ def drive(requests, timeout=None):
 
 
 @contextlib.contextmanager
-def thread(interval=0.5e-3):
+def thread(interval: float = 0.5e-3) -> Iterator[None]:
     """Inside, a daemon thread drives everything in flight every `interval` seconds, beside long computations.
 
     Raises:
@@ -195,7 +208,7 @@ def thread(interval=0.5e-3):
         raise RuntimeError("progress.thread: MPI runs without MPI_THREAD_MULTIPLE, so only one thread may call it")
     stop = threading.Event()
 
-    def pump():
+    def pump() -> None:
         while not stop.wait(interval):
             ENGINE.progress()
 

@@ -1,18 +1,23 @@
 """Several calls started together, as NCCL's group calls."""
 
+from __future__ import annotations
+
 import contextlib
 import threading
+from collections.abc import Iterator
+
+from .engine import Handle
 
 
 class _Open(threading.local):
-    handles = None  # those started in this thread's group; None outside
+    handles: list[Handle] | None = None  # those started in this thread's group; None outside
 
 
 _open = _Open()
 
 
 @contextlib.contextmanager
-def group():
+def group() -> Iterator[None]:
     """Blocking calls inside only start; when the block ends all of them are complete, on whatever communicator.
 
     A call's return value may be used after the block; so may its buffers. Groups may be nested: the outermost one
@@ -25,16 +30,15 @@ def group():
     if _open.handles is not None:
         yield
         return
-    _open.handles = []
+    handles = _open.handles = []
     try:
         yield
-        handles = _open.handles
     finally:
         _open.handles = None
     for handle in handles:
         handle.wait()
 
 
-def started():
+def started() -> list[Handle] | None:
     """The list of the handles that this thread's group has started; None outside a group."""
     return _open.handles

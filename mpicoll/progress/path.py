@@ -1,16 +1,23 @@
 """One generator under way: post the next round, see whether it is complete."""
 
+from __future__ import annotations
+
 import ctypes
+from collections.abc import Iterator, Sequence
 from types import GeneratorType
+from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
+
+if TYPE_CHECKING:
+    from .call import LiveCall
 
 _testall = MPI.Request.Testall
 _END = object()
 
 # What failed with messages in flight, and what was never waited for: memory given back under an active receive would
 # corrupt another array. MPI ends after the interpreter has cleared its modules, so the list itself must outlive them.
-KEPT = []
+KEPT: list[object] = []
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(KEPT))
 
 
@@ -18,13 +25,13 @@ class CollectiveError(RuntimeError):
     """A message of a collective failed; the communicator cannot be used any more."""
 
 
-def begin(call, generator):
+def begin(call: LiveCall, generator: Iterator[Any]) -> Path:
     """The path of a call's generator, which takes its first step when what the caller has queued is done."""
     event = call.kind.ready()
     return Path(call, generator if event is None else _after(event, generator))
 
 
-def _after(event, generator):
+def _after(event: Any, generator: Iterator[Any]) -> Iterator[Any]:
     yield event
     yield from generator
 
@@ -32,14 +39,19 @@ def _after(event, generator):
 class Path:
     """A generator, and what its current round still waits for: requests, events, lanes."""
 
+    made: Sequence[Any]
+    requests: list[MPI.Request]
+    events: Sequence[Any]
+    lanes: Sequence[Path]
     __slots__ = ("call", "events", "generator", "lanes", "made", "requests", "rounds")
 
-    def __init__(self, call, generator):
+    def __init__(self, call: LiveCall, generator: Iterator[Any]) -> None:
         self.call, self.generator = call, generator
-        self.made = self.requests = self.events = self.lanes = ()
+        self.made = self.events = self.lanes = ()
+        self.requests = []
         self.rounds = 0
 
-    def step(self):
+    def step(self) -> bool:
         """The next round is posted; False if there is none, the generator has ended."""
         items = next(self.generator, _END)
         if items is _END:
@@ -55,7 +67,7 @@ class Path:
             self.rounds += 1
         return True
 
-    def _sort(self, items):
+    def _sort(self, items: Any) -> None:
         for item in items if type(items) is tuple else (items,):
             if item is None:
                 continue
@@ -68,12 +80,12 @@ class Path:
             else:
                 self.events = [*self.events, item]
 
-    def complete(self):
+    def complete(self) -> bool:
         """Whether the round is complete; lanes go on as far as they can."""
         if self.requests:
             try:
                 if _testall(self.requests, self.call.statuses):
-                    self.requests = ()
+                    self.requests = []
             except MPI.Exception as error:
                 raise self._explained(error) from None
         if self.events:
@@ -82,14 +94,14 @@ class Path:
             self.lanes = [lane for lane in self.lanes if not lane.advance()]
         return not (self.requests or self.events or self.lanes)
 
-    def advance(self):
+    def advance(self) -> bool:
         """Whether the generator has ended, after going on as far as possible without waiting."""
         while self.complete():
             if not self.step():
                 return True
         return False
 
-    def __str__(self):
+    def __str__(self) -> str:
         """What is waited for, in words."""
         name = self.call.transport.rank_name
         pending = "; ".join(
@@ -98,18 +110,18 @@ class Path:
         )
         return f"rank {self.call.comm.rank} waits in {self.call.name} ({pending or f'after round {self.rounds - 1}'})"
 
-    def peers_gone(self):
+    def peers_gone(self) -> set[int]:
         """The ranks whose messages are waited for, but who have left."""
         return {peer for _, _, peer, _ in self._pending() if self.call.transport.has_left(peer)}
 
-    def _pending(self):
+    def _pending(self) -> list[tuple[Path, Any, int, bool]]:
         own = self.made if self.requests else ()
-        found = [(self, *what) for request, *what in own if not request.Get_status()]
+        found = [(self, array, peer, sending) for request, array, peer, sending in own if not request.Get_status()]
         for lane in self.lanes:
             found += lane._pending()
         return found
 
-    def _explained(self, error):
+    def _explained(self, error: MPI.Exception) -> CollectiveError:
         where = f"{self.call.name}: round {self.rounds - 1} on rank {self.call.comm.rank}"
         for (_, array, peer, sending), status in zip(self.made, self.call.statuses, strict=False):
             if status.Get_error() and not sending:

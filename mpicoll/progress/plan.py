@@ -4,10 +4,17 @@ What is recorded is a tree: a round is what was made, in the order of creation, 
 Playing it is again a generator, so the same drivers run it.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import GeneratorType
+from typing import Any
 
-from .call import LiveCall
+from mpi4py import MPI
+
+from ..language import Algorithm
+from .call import Job, LiveCall, Transport
 from .engine import Handle
 from .path import begin
 
@@ -17,15 +24,15 @@ class RecordingCall(LiveCall):
 
     __slots__ = ("nbytes", "requests")
 
-    def __init__(self, transport, job, block):
-        self.requests = []  # all of them
+    def __init__(self, transport: Transport, job: Job, block: int) -> None:
+        self.requests: list[MPI.Prequest] = []  # all of them
         self.nbytes = 0  # sent by this rank each time it is played
         super().__init__(transport, job, block)
 
-    def _work(self, function):
-        return function and (lambda *arrays: self.made.append(partial(function, *arrays)))
+    def _work(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arrays: self.made.append(partial(function, *arrays))
 
-    def _message(self, array, peer, number, sending):
+    def _message(self, array: Any, peer: int, number: int, sending: bool) -> MPI.Request:
         mpi = self.transport.mpi
         make = mpi.Send_init if sending else mpi.Recv_init
         request = make(self._buffer(array), peer, self.tag + number)
@@ -33,13 +40,13 @@ class RecordingCall(LiveCall):
         self.nbytes += array.nbytes if sending else 0
         return request
 
-    def copy(self, out, array):
+    def copy(self, out: Any, array: Any) -> None:
         self.made.append(partial(self.kind.copy, out, array))
 
-    def ended(self):
+    def ended(self) -> None:
         """Scratch stays the plan's until it is freed."""
 
-    def free(self):
+    def free(self) -> None:
         """All requests and scratch memory are given back; nothing may be under way."""
         for request in self.requests:
             request.Free()
@@ -51,7 +58,7 @@ class Round:
 
     __slots__ = ("actions", "lanes", "messages", "requests")
 
-    def __init__(self, made, lanes):
+    def __init__(self, made: Sequence[Any], lanes: list[list[Round]]) -> None:
         self.messages = [entry for entry in made if type(entry) is tuple]
         self.requests = [message[0] for message in self.messages]
         # one by one, in order: Startall's order is arbitrary, and messages between two ranks match in order
@@ -59,17 +66,17 @@ class Round:
         self.lanes = lanes
 
 
-def record(call, generator):
+def record(call: LiveCall, generator: Algorithm) -> list[Round]:
     """The rounds of `generator`, which makes its messages and local work through the recording `call`."""
     rounds = []
-    for items in generator:
+    for round_ in generator:
         made, call.made = call.made, []
-        items = items if type(items) is tuple else (items,)
-        rounds.append(Round(made, [record(call, item) for item in items if type(item) is GeneratorType]))
+        items = round_ if isinstance(round_, tuple) else (round_,)
+        rounds.append(Round(made, [record(call, item) for item in items if isinstance(item, GeneratorType)]))
     return rounds
 
 
-def play(call, rounds):
+def play(call: LiveCall, rounds: Sequence[Round]) -> Iterator[Any]:
     """The recorded rounds happen: a generator for the usual drivers."""
     for round_ in rounds:
         events = None
@@ -96,12 +103,12 @@ class Plan(Handle):
 
     __slots__ = ("_call", "_release", "_rounds", "active")
 
-    def __init__(self, call, generator, result, release):
+    def __init__(self, call: RecordingCall, generator: Algorithm, result: Any, release: Callable[[], object]) -> None:
         self._call, self.result, self._release = call, result, release
-        self._rounds = record(call, generator)
+        self._rounds: list[Round] | None = record(call, generator)
         self.active, self.done, self.error = False, True, None
 
-    def start(self):
+    def start(self) -> None:
         """The collective is under way.
 
         Raises:
@@ -117,7 +124,7 @@ class Plan(Handle):
         self.active = True
         self._launch(begin(call, play(call, self._rounds)))
 
-    def test(self):
+    def test(self) -> bool:
         """Whether what was started has ended; everything in flight is driven once. Once true, `start` may follow."""
         self._check_active()
         try:
@@ -125,7 +132,7 @@ class Plan(Handle):
         finally:
             self.active = not self.done
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: float | None = None) -> Any:
         """The collective's result, as its blocking form returns it. Arguments and errors as Handle.wait."""
         self._check_active()
         try:
@@ -133,11 +140,11 @@ class Plan(Handle):
         finally:
             self.active = not self.done
 
-    def _check_active(self):
+    def _check_active(self) -> None:
         if not self.active:
             raise RuntimeError(f"{self._call.name} plan: it was not started")
 
-    def free(self):
+    def free(self) -> None:
         """The plan's requests, scratch memory and tags are given back; once more does nothing.
 
         Raises:

@@ -6,8 +6,13 @@ blocking calls' tags, so a rank that replays matches one that does not. A replay
 are referenced so NumPy does not resize them; there are few.
 """
 
-import weakref
+from __future__ import annotations
 
+import weakref
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from .call import Job, Transport
 from .engine import run
 from .path import KEPT, begin
 from .plan import RecordingCall, play, record
@@ -21,14 +26,14 @@ class Replay:
 
     __slots__ = ("busy", "call", "looks", "result", "rounds")
 
-    def __init__(self, transport, job, arrays):
+    def __init__(self, transport: Transport, job: Job, arrays: Sequence[Any]) -> None:
         self.result = job.result
         self.looks = [(array, array.dtype, array.shape, array.flags.writeable) for array in arrays]
         self.call = RecordingCall(transport, job, 0)
         self.rounds = record(self.call, job.program(self.call.comm, self.call.op))
         self.busy = False
 
-    def usable(self):
+    def usable(self) -> bool:
         """Whether the call can be played now: no other thread does, and the arrays still look as they were checked."""
         if self.busy or self.call.transport.broken:
             return False
@@ -37,7 +42,7 @@ class Replay:
                 return False
         return True
 
-    def run(self):
+    def run(self) -> Any:
         """The call's result."""
         self.busy = True  # until it has ended without error
         self.call.transport.bytes_sent += self.call.nbytes
@@ -49,16 +54,17 @@ class Replay:
 class Replays:
     """The replays of a communicator, by the call's name, its arrays' identity and its other arguments."""
 
-    def __init__(self, transport):
+    def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._known, self._seen = {}, {}
+        self._known: dict[Hashable, Replay] = {}
+        self._seen: dict[Hashable, list[weakref.ref[Any]]] = {}
 
-    def find(self, key):
+    def find(self, key: Hashable) -> Replay | None:
         """The replay for this call, if there is one and it can be used now."""
         replay = self._known.get(key)
         return replay if replay and replay.usable() else None
 
-    def note(self, key, arrays, job):
+    def note(self, key: Hashable, arrays: Sequence[Any], job: Job) -> Replay | None:
         """The call is remembered, or recorded if it was seen before with these very arrays; then its replay."""
         arrays = [array for array in arrays if array is not None]
         if job.nbytes > LIMIT or not (job.result is None or any(job.result is array for array in arrays)):
@@ -74,12 +80,12 @@ class Replays:
         replay = self._known[key] = Replay(self._transport, job, arrays)
         return replay
 
-    def clear(self):
+    def clear(self) -> None:
         """All requests and scratch memory of replays are given back."""
         for key in list(self._known):
             self._forget(key)
 
-    def _forget(self, key):
+    def _forget(self, key: Hashable) -> None:
         replay = self._known.pop(key)
         if replay.busy:
             KEPT.append(replay)  # another thread is playing it, or it failed

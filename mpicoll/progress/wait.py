@@ -5,10 +5,16 @@ processor between them, after some 2,000 sleeps a little, so that 8 ranks on 2 c
 on it also watches the deadline, and whether the ranks that it waits for are still there.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 import os
 import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .path import Path
 
 SPINS = 10  # polls before the processor is given away: costs nothing on idle cores, and 8 ranks on 2 cores need it
 YIELDS = 2000  # polls before sleeping
@@ -24,7 +30,7 @@ class PeerLeft(RuntimeError):
     """A rank that is waited for has ended its program or closed the communicator."""
 
 
-def _default_timeout():
+def _default_timeout() -> float:
     text = os.environ.get("MPICOLL_TIMEOUT", "inf")
     try:
         seconds = float(text)
@@ -47,15 +53,17 @@ class Pause:
         lock: held while looking into the path, if another thread may drive it.
     """
 
-    def __init__(self, path, timeout=None, lock=None):
+    def __init__(
+        self, path: Path, timeout: float | None = None, lock: contextlib.AbstractContextManager[Any] | None = None
+    ) -> None:
         self.path, self.lock = path, lock or contextlib.nullcontext()
         self.timeout = DEFAULT_TIMEOUT if timeout is None else timeout
         self.since = time.monotonic()
         self.polls = 0
         self.look = LOOK
-        self.gone = ()
+        self.gone: set[int] = set()
 
-    def __call__(self):
+    def __call__(self) -> None:
         """Others have had the processor for a moment.
 
         Raises:
@@ -79,7 +87,7 @@ class Pause:
         else:
             time.sleep(NAP)
 
-    def _look_for_peers(self):
+    def _look_for_peers(self) -> None:
         gone = self.path.peers_gone()
         for peer in gone:
             if peer in self.gone:  # seen twice, half a second apart: whatever it sent before has arrived

@@ -1,6 +1,10 @@
 """Real data: NumPy arrays of any type, reduced by a named operation."""
 
+from __future__ import annotations
+
 import numpy as np
+
+from .memory import Memory
 
 UFUNCS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "avg": np.add}
 
@@ -8,27 +12,27 @@ UFUNCS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minim
 class Numbers:
     """The operation `op` ("sum", "prod", "max", "min", "avg") of a world of `size` ranks, as the world calls it."""
 
-    def __init__(self, op, size):
+    def __init__(self, op: str, size: int) -> None:
         self._ufunc, self._divisor = UFUNCS[op], size if op == "avg" else None
 
-    def scratch(self, like):
+    def scratch(self, like: Memory) -> Memory:
         array = np.empty_like(like)
         self.poison(array)
         return array
 
-    def poison(self, array):
+    def poison(self, array: Memory) -> None:
         """Bytes of ones: NaN in every float, -1 or the largest value in integers."""
         array.view(np.uint8).fill(0xFF)
 
-    def read(self, array):
+    def read(self, array: Memory) -> Memory:
         return array
 
-    def copy(self, out, array):
+    def copy(self, out: Memory, array: Memory) -> None:
         out[:] = array
 
-    def reduce(self, out, a, b):
+    def reduce(self, out: Memory, a: Memory, b: Memory) -> None:
         self._ufunc(a, b, out=out)
 
-    def finish(self, out):
+    def finish(self, out: Memory) -> None:
         if self._divisor:
             np.divide(out, self._divisor, out=out)

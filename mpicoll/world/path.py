@@ -1,11 +1,18 @@
 """A path: one generator of one rank, the root or a lane, and the round it is in."""
 
-from types import GeneratorType
+from __future__ import annotations
 
-from ..language import LANES
+from collections.abc import Sequence
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from ..language import LANES, Algorithm, Item
 from .faults import Fault, NotYielded, Overlap, ReadOnly, SharedLane, UnknownItem, WrongLength, WrongPath
-from .items import Message, Work, lane_name
-from .memory import clash
+from .items import Message, Route, Work, lane_name
+from .memory import Access, clash
+
+if TYPE_CHECKING:
+    from .world import Rank, World
 
 
 class Path:
@@ -19,22 +26,25 @@ class Path:
         finished: the generator has ended.
     """
 
-    def __init__(self, world, call, generator, parent=None):
+    def __init__(self, world: World, call: Rank, generator: Algorithm, parent: Path | None = None) -> None:
         self.world, self.call, self.generator, self.parent = world, call, generator, parent
         self.number = 0 if parent is None else None
-        self.heard = parent.heard if parent else 1 << call.rank
-        self.accesses, self.routes = [], set()
+        self.heard: int = parent.heard if parent else 1 << call.rank
+        self.accesses: list[Access] = []
+        self.routes: set[Route] = set()
         self.finished = False
         self._rounds = 0
-        self._own, self._messages, self._lanes = [], [], []  # the round: all that was made, messages among it, lanes
+        self._own: list[Message | Work] = []  # the round: all that was made, the messages among it, and lanes
+        self._messages: list[Message] = []
+        self._lanes: list[Path] = []
         self._pending = 0
 
-    def __str__(self):
+    def __str__(self) -> str:
         """Where it is; work in a yield without messages counts to the round before."""
         lane = " on a lane" if self.number is None else lane_name(self.number)
         return f"rank {self.call.rank}{lane}, round {max(self._rounds - 1, 0)}"
 
-    def step(self):
+    def step(self) -> None:
         """The round that is complete has been checked, and the next one has begun or the generator has ended."""
         self._end_round()
         try:
@@ -47,13 +57,13 @@ class Path:
         else:
             self._begin_round(items if isinstance(items, tuple) else (items,))
 
-    def done(self):
+    def done(self) -> None:
         """One thing that the round waited for is complete."""
         self._pending -= 1
         if self._pending == 0:
             self.world.ready.append(self)
 
-    def _begin_round(self, items):
+    def _begin_round(self, items: tuple[Item, ...]) -> None:
         """What was yielded keeps the rules, is posted and done in the order made, and its lanes are ready to start."""
         self._own = self._take_made(items)
         self._lanes = [Path(self.world, self.call, item, self) for item in items if isinstance(item, GeneratorType)]
@@ -72,7 +82,7 @@ class Path:
         self.world.ready.extend(self._lanes)  # their first step comes after the round's own items were posted
         self.done()
 
-    def _take_made(self, items):
+    def _take_made(self, items: tuple[Item, ...]) -> list[Message | Work]:
         """What was made since the last yield, all of which is among the yielded items, and nothing else is."""
         made, self.call.made = self.call.made, []
         yielded = [item for item in items if not (item is None or isinstance(item, GeneratorType))]
@@ -82,19 +92,19 @@ class Path:
             raise UnknownItem(f"{self}: {item} was yielded and was not made since the yield before")
         return made
 
-    def _claim(self, number):
+    def _claim(self, number: int) -> bool:
         """Whether the path's number is this one: its first message tells it, and a lane's tells its parent's."""
-        if self.number is None and number > 0 and self.parent._claim((number - 1) // LANES):
+        if self.number is None and number > 0 and self.parent and self.parent._claim((number - 1) // LANES):
             self.number = number
         return self.number == number
 
-    def _carry_out(self, item):
+    def _carry_out(self, item: Message | Work) -> None:
         try:
             if item.written is not None and not item.written.flags.writeable:
                 raise ReadOnly("its array is only to be read")
             if isinstance(item, Message):
                 self.world.post(item)
-            elif item.arrays:
+            elif item.do:
                 _check_operands(item)
                 item.do(*item.arrays)
                 if item.name == "op":
@@ -102,7 +112,7 @@ class Path:
         except Fault as fault:
             raise type(fault)(f"{self}: {item}: {fault}") from None
 
-    def _end_round(self):
+    def _end_round(self) -> None:
         """What was heard is known from now on; the lanes, over their whole lives, kept clear of all else in it."""
         for message in self._messages:
             self.heard |= message.heard
@@ -116,7 +126,7 @@ class Path:
                 self.accesses += part.accesses
             self.routes |= self._own_routes().union(*(lane.routes for lane in self._lanes))
 
-    def _check_overlap(self, lanes):
+    def _check_overlap(self, lanes: list[list[Access]]) -> None:
         """Messages, lanes and the work as a whole touch nothing that another of them writes.
 
         Work is one group, since it is done in the order written.
@@ -126,7 +136,7 @@ class Path:
         if found := clash(groups + lanes):
             raise Overlap(f"{self}: {found[0].item} and {found[1].item} share memory")
 
-    def _check_routes(self):
+    def _check_routes(self) -> None:
         taken = self._own_routes()
         for lane in self._lanes:
             if shared := taken & lane.routes:
@@ -134,17 +144,17 @@ class Path:
                 raise SharedLane(f"{self}: messages from rank {source} to rank {dest}{lane_name(number)} of two lanes")
             taken = taken | lane.routes
 
-    def _own_routes(self):
+    def _own_routes(self) -> set[Route]:
         return {message.route for message in self._messages}
 
 
-def _beyond(items, others):
+def _beyond(items: Sequence[Any], others: Sequence[Any]) -> list[Any]:
     """The items that are not among the others."""
     known = set(map(id, others))
     return [item for item in items if id(item) not in known]
 
 
-def _check_operands(work):
+def _check_operands(work: Work) -> None:
     out, *operands = work.accesses
     for operand in operands:
         if operand.stop - operand.start != out.stop - out.start:

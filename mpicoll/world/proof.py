@@ -1,21 +1,38 @@
 """Proofs: a collective run on symbolic data in the world, and its results checked element by element."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from ..algorithms import FAMILIES, cut, prepare
+from ..language import Algorithm, Comm, Op
 from .faults import Divergence, LeftEarly, MissingContribution, NotFinished, UnsetData, WrongElement
-from .symbols import Symbols
-from .world import World
+from .memory import Memory
+from .symbols import Symbols, Value
+from .world import Counts, World
+
+Buffers: TypeAlias = tuple[list[list[Any]], list[Any]]  # every rank's arguments, and where its result will be
 
 
 class Proof(NamedTuple):
     """What a proven collective did and holds: `counts[rank]`, and `results[rank]`, an array of Values or None."""
 
-    counts: list
-    results: list
+    counts: list[Counts]
+    results: list[Any]
 
 
-def prove(collective, algorithm, size, count=None, counts=None, root=0, in_place=False, seed=None, **options):
+def prove(
+    collective: str,
+    algorithm: str,
+    size: int,
+    count: int | None = None,
+    counts: Sequence[Any] | None = None,
+    root: int = 0,
+    in_place: bool = False,
+    seed: int | None = None,
+    **options: Any,
+) -> Proof:
     """The algorithm does what the collective promises on `size` ranks, or a Fault is raised that says what is wrong.
 
     Args:
@@ -35,7 +52,7 @@ def prove(collective, algorithm, size, count=None, counts=None, root=0, in_place
     symbols = Symbols(size)
     arguments, results = _BUFFERS[collective](symbols, counts, root, in_place)
 
-    def program(comm, op):
+    def program(comm: Comm, op: Op) -> Algorithm:
         arrays = prepare(function, arguments[comm.rank], *_lengths(collective, counts, comm.rank))
         return function(comm, *arrays, *_rest(collective, op, root), **options)
 
@@ -49,18 +66,23 @@ def prove(collective, algorithm, size, count=None, counts=None, root=0, in_place
     return Proof(ran, results)
 
 
-def _lengths(collective, counts, rank):
+def _lengths(collective: str, counts: Sequence[Any], rank: int) -> tuple[Sequence[int], ...]:
     """How a rank's chunks are cut; in an all-to-all those it sends and those it receives."""
     return (counts[rank], _column(counts, rank)) if collective == "alltoall" else (counts,)
 
 
-def _rest(collective, op, root):
+def _rest(collective: str, op: Op, root: int) -> tuple[Op | int, ...]:
     """The arguments that follow the arrays."""
-    rooted = {"broadcast": (root,), "gather": (root,), "scatter": (root,), "reduce": (op, root)}
+    rooted: dict[str, tuple[Op | int, ...]] = {
+        "broadcast": (root,),
+        "gather": (root,),
+        "scatter": (root,),
+        "reduce": (op, root),
+    }
     return rooted.get(collective, () if collective in ("allgather", "alltoall") else (op,))
 
 
-def _column(rows, rank):
+def _column(rows: Sequence[Sequence[int]], rank: int) -> list[int]:
     return [row[rank] for row in rows]
 
 
@@ -68,14 +90,14 @@ def _column(rows, rank):
 # is read-only, so that a write to it is found where it happens.
 
 
-def _broadcast_buffers(symbols, counts, root, in_place):
+def _broadcast_buffers(symbols: Symbols, counts: Sequence[int], root: int, in_place: bool) -> Buffers:
     n = sum(counts)
     bufs = [symbols.leaves(root, 0, n) if rank == root else symbols.unset(n) for rank in range(len(counts))]
     bufs[root].flags.writeable = False
     return [[buf] for buf in bufs], bufs
 
 
-def _reduce_buffers(symbols, counts, root, in_place):
+def _reduce_buffers(symbols: Symbols, counts: Sequence[int], root: int, in_place: bool) -> Buffers:
     arguments, results = _allreduce_buffers(symbols, counts, root, in_place)
     for rank in range(len(counts)):
         if rank != root:
@@ -84,14 +106,14 @@ def _reduce_buffers(symbols, counts, root, in_place):
     return arguments, results
 
 
-def _allreduce_buffers(symbols, counts, root, in_place):
+def _allreduce_buffers(symbols: Symbols, counts: Sequence[int], root: int, in_place: bool) -> Buffers:
     n = sum(counts)
     sendbufs = [symbols.leaves(rank, 0, n) for rank in range(len(counts))]
     results = list(sendbufs) if in_place else [symbols.unset(n) for _ in counts]
     return _pairs(sendbufs, results), results
 
 
-def _reduce_scatter_buffers(symbols, counts, root, in_place):
+def _reduce_scatter_buffers(symbols: Symbols, counts: Sequence[int], root: int, in_place: bool) -> Buffers:
     sendbufs = [symbols.leaves(rank, 0, sum(counts)) for rank in range(len(counts))]
     if in_place:
         results = [cut.split(sendbuf, counts)[rank] for rank, sendbuf in enumerate(sendbufs)]
@@ -100,13 +122,17 @@ def _reduce_scatter_buffers(symbols, counts, root, in_place):
     return _pairs(sendbufs, results), results
 
 
-def _allgather_buffers(symbols, counts, root, in_place, everywhere=True):
-    results, sendbufs, start = [], [], 0
+def _allgather_buffers(
+    symbols: Symbols, counts: Sequence[int], root: int, in_place: bool, everywhere: bool = True
+) -> Buffers:
+    results: list[Any] = []
+    sendbufs: list[Any] = []
+    start = 0
     for rank, count in enumerate(counts):
         sendbuf = symbols.leaves(rank, start, start + count)
         result = symbols.unset(sum(counts)) if everywhere or rank == root else None
         if in_place and result is not None:
-            own = cut.split(result, counts)[rank]
+            own: Any = cut.split(result, counts)[rank]
             own[:] = sendbuf
             sendbuf = own
         results.append(result)
@@ -115,30 +141,30 @@ def _allgather_buffers(symbols, counts, root, in_place, everywhere=True):
     return _pairs(sendbufs, results), results
 
 
-def _gather_buffers(symbols, counts, root, in_place):
+def _gather_buffers(symbols: Symbols, counts: Sequence[int], root: int, in_place: bool) -> Buffers:
     return _allgather_buffers(symbols, counts, root, in_place, everywhere=False)
 
 
-def _scatter_buffers(symbols, counts, root, in_place):
+def _scatter_buffers(symbols: Symbols, counts: Sequence[int], root: int, in_place: bool) -> Buffers:
     sendbuf = symbols.leaves(root, 0, sum(counts))
-    results = [symbols.unset(count) for count in counts]
+    results: list[Any] = [symbols.unset(count) for count in counts]
     if in_place:
         results[root] = cut.split(sendbuf, counts)[root]
     return _pairs([sendbuf if rank == root else None for rank in range(len(counts))], results), results
 
 
-def _alltoall_buffers(symbols, counts, root, in_place):
+def _alltoall_buffers(symbols: Symbols, counts: Sequence[Sequence[int]], root: int, in_place: bool) -> Buffers:
     sendbufs = [symbols.leaves(rank, 0, sum(row)) for rank, row in enumerate(counts)]
     results = [symbols.unset(sum(_column(counts, rank))) for rank in range(len(counts))]
     return _pairs(sendbufs, results), results
 
 
-def _barrier_buffers(symbols, counts, root, in_place):
+def _barrier_buffers(symbols: Symbols, counts: Sequence[int], root: int, in_place: bool) -> Buffers:
     tokens = [symbols.unset(0) for _ in counts]
     return [[token] for token in tokens], tokens
 
 
-def _pairs(sendbufs, results):
+def _pairs(sendbufs: Sequence[Any], results: Sequence[Any]) -> list[list[Any]]:
     """Every rank's two arguments; a sendbuf that is not the result itself is read-only from here on."""
     for sendbuf, result in zip(sendbufs, results, strict=True):
         if sendbuf is not None and sendbuf is not result:
@@ -146,7 +172,7 @@ def _pairs(sendbufs, results):
     return [list(pair) for pair in zip(sendbufs, results, strict=True)]
 
 
-_BUFFERS = {
+_BUFFERS: dict[str, Callable[..., Buffers]] = {
     "broadcast": _broadcast_buffers,
     "reduce": _reduce_buffers,
     "allreduce": _allreduce_buffers,
@@ -159,7 +185,7 @@ _BUFFERS = {
 }
 
 
-def _promise(collective, counts, root, rank):
+def _promise(collective: str, counts: Sequence[Any], root: int, rank: int) -> list[tuple[int | None, int]]:
     """What a rank's result is to hold, element by element: (source, index), of no source if all ranks contribute."""
     if collective == "alltoall":
         starts = [(source, sum(row[:rank])) for source, row in enumerate(counts)]
@@ -173,9 +199,11 @@ def _promise(collective, counts, root, rank):
     return [(source, index) for index in (everything[start : start + counts[rank]] if own else everything)]
 
 
-def _check_results(symbols, collective, counts, root, results):
+def _check_results(
+    symbols: Symbols, collective: str, counts: Sequence[Any], root: int, results: Sequence[Memory | None]
+) -> None:
     """Every element of every result is what the collective promises, and the same object wherever it is held."""
-    held = {}
+    held: dict[int, tuple[int, Value]] = {}  # by index, on the first rank
     for rank, result in enumerate(results):
         if result is None or collective == "barrier":
             continue

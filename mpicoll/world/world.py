@@ -1,13 +1,18 @@
 """Ranks, mailboxes and the scheduler: N ranks in one process run until all have finished or nothing can move."""
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 import random
+from collections.abc import Sequence
+from typing import Any
 
-from ..language import Call
+from ..language import Call, Program
 from .faults import Deadlock, Unreceived, Unsent, WrongLength
-from .items import Message, Work, lane_name
-from .memory import same
+from .items import Message, Route, Work, lane_name
+from .memory import Memory, same
+from .numeric import Numbers
 from .path import Path
 from .symbols import Symbols
 
@@ -24,7 +29,7 @@ class Counts:
     port_messages: int = 0
     port_bytes: int = 0
 
-    def round(self, messages):
+    def round(self, messages: Sequence[Message]) -> None:
         """A round with these messages of its own is counted."""
         sent = [message.array.nbytes for message in messages if message.sends]
         received = [message.array.nbytes for message in messages if not message.sends]
@@ -38,31 +43,33 @@ class Counts:
 class Rank(Call):
     """One rank's side of the language: everything made is recorded, and done when it has been yielded."""
 
+    made: list[Message | Work]
+
     __slots__ = ("counts", "rank", "values", "world")
 
-    def __init__(self, world, rank):
+    def __init__(self, world: World, rank: int) -> None:
         super().__init__(rank, world.size, self.reduce, self.finish)
         self.world, self.rank, self.values, self.counts = world, rank, world.values, Counts()
 
-    def isend(self, array, peer, number):
+    def isend(self, array: Memory, peer: int, number: int) -> Any:
         return self._make(Message(self.rank, array, peer, number, sends=True))
 
-    def irecv(self, array, peer, number):
+    def irecv(self, array: Memory, peer: int, number: int) -> Any:
         return self._make(Message(self.rank, array, peer, number, sends=False))
 
-    def reduce(self, out, a, b):
+    def reduce(self, out: Memory, a: Memory, b: Memory) -> Any:
         return self._make(Work("op", self.values.reduce, out, a, b))
 
-    def finish(self, out):
+    def finish(self, out: Memory) -> Any:
         return self._make(Work("finish", self.values.finish, out))
 
-    def copy(self, out, array):
+    def copy(self, out: Memory, array: Memory) -> Any:
         return self._make(Work("copy") if same(out, array) else Work("copy", self.values.copy, out, array))
 
-    def scratch(self, like):
+    def scratch(self, like: Memory) -> Memory:
         return self.values.scratch(like)
 
-    def _make(self, item):
+    def _make(self, item: Message | Work) -> Any:
         self.made.append(item)
         return item
 
@@ -76,15 +83,16 @@ class World:
         seed: the order in which ranks take their steps is drawn from it; by default they take turns.
     """
 
-    def __init__(self, size, values=None, seed=None):
+    def __init__(self, size: int, values: Symbols | Numbers | None = None, seed: int | None = None) -> None:
         self.size, self.values = size, values or Symbols(size)
         self.ranks = [Rank(self, rank) for rank in range(size)]
-        self.ready = collections.deque()  # the paths whose round is complete
+        self.ready: collections.deque[Path] = collections.deque()  # the paths whose round is complete
         self._random = None if seed is None else random.Random(seed)
-        self._roots = []
-        self._mailboxes = collections.defaultdict(collections.deque)  # by route: what waits to be matched, in order
+        self._roots: list[Path] = []
+        self._mailboxes: dict[Route, collections.deque[Message]]  # what waits to be matched, in order
+        self._mailboxes = collections.defaultdict(collections.deque)
 
-    def run(self, program):
+    def run(self, program: Program) -> list[Counts]:
         """Every rank has run the generator `program(comm, op)` to its end; returns the ranks' Counts."""
         self._roots = [Path(self, rank, program(rank.comm, rank.op)) for rank in self.ranks]
         self.ready.extend(self._roots)
@@ -95,11 +103,11 @@ class World:
         self._check_nobody_waits()
         return [rank.counts for rank in self.ranks]
 
-    def unheard(self):
+    def unheard(self) -> list[list[int]]:
         """For every rank the ranks of whose start it never heard, by no chain of messages: it may end before theirs."""
         return [[rank for rank in range(self.size) if not root.heard >> rank & 1] for root in self._roots]
 
-    def _check_nobody_waits(self):
+    def _check_nobody_waits(self) -> None:
         """Nothing waits to be matched; otherwise the fault says who waits for whom."""
         waiting = [message for mailbox in self._mailboxes.values() for message in mailbox]
         waiting.sort(key=lambda message: (message.rank, message.number))
@@ -112,7 +120,7 @@ class World:
         if waiting:
             raise Deadlock("\n".join([_circle(waiting), *(f"{_where(message)} waits" for message in waiting)]))
 
-    def post(self, message):
+    def post(self, message: Message) -> None:
         """The message is matched, or waits in its mailbox."""
         if message.sends:
             self.values.read(message.array)
@@ -124,7 +132,7 @@ class World:
         else:
             mailbox.append(message)
 
-    def _match(self, one, other):
+    def _match(self, one: Message, other: Message) -> None:
         send, receive = (one, other) if one.sends else (other, one)
         if len(send.array) != len(receive.array):
             raise WrongLength(f"meets {_where(other)}")
@@ -134,11 +142,11 @@ class World:
         send.path.done()
 
 
-def _where(message):
+def _where(message: Message) -> str:
     return f"rank {message.rank}{lane_name(message.number)}, round {message.round}: {message}"
 
 
-def _circle(waiting):
+def _circle(waiting: Sequence[Message]) -> str:
     """ "rank 1 -> rank 2 -> rank 1": each waits for the next."""
     peers = {message.rank: message.peer for message in reversed(waiting)}
     rank, trail = waiting[0].rank, []
