@@ -3,6 +3,8 @@
 import math
 import operator
 
+from mpi4py import MPI
+
 from .arrays import DATATYPES, MPI_OPS, OPS, kind_of, undefined
 
 _NAMES = ", ".join(str(dtype) for dtype in DATATYPES)
@@ -83,9 +85,9 @@ def operation(call, op, dtype):
         ValueError: there is no such operation.
         TypeError: it is not defined for `dtype`.
     """
-    if not isinstance(op, str):
+    if isinstance(op, MPI.Op):
         op = next((name for name, handle in MPI_OPS.items() if handle == op), op)
-    if op not in OPS:
+    if not isinstance(op, str) or op not in OPS:
         raise ValueError(f"{call}: op is {op!r}; there are {', '.join(map(repr, OPS))}")
     if why := undefined(op, dtype):
         raise TypeError(f"{call}: op {op!r} is not defined for dtype {dtype}: {why}")

@@ -196,7 +196,7 @@ class Collectives:
         return self._message(jobs.send, buf, dest)
 
     def recv(self, buf, source):
-        """buf holds the next message of rank `source`, which is as long; it is returned."""
+        """buf holds the next message of rank `source` (if that is shorter, the rest is as it was); it is returned."""
         return self._finish(self._message(jobs.recv, buf, source))
 
     def irecv(self, buf, source):

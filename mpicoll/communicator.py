@@ -9,7 +9,7 @@ from . import leaving, runtime, selection, topology
 from .collectives import Collectives
 from .progress.call import LiveCall, Transport
 from .progress.engine import Handle, drive, progress, run
-from .progress.group import started
+from .progress.group import complete, started
 from .progress.path import begin
 from .progress.plan import Plan, RecordingCall
 from .progress.replay import Replays
@@ -41,7 +41,8 @@ class Communicator(Collectives):
 
     Attributes:
         rank, size: this rank, and how many there are.
-        node, local_rank: the number of this rank's node, counted by lowest rank, and its rank among those of the node.
+        node, local_rank: the number of this rank's node, counted by lowest rank, and its rank among those of the node
+            that are in this communicator (so devices are best chosen by the world's).
         places: (node, local rank) of every rank.
     """
 
@@ -58,13 +59,13 @@ class Communicator(Collectives):
         self._transport.at_close.append(self._replays.clear)
         self.rank, self.size = self._transport.rank, self._transport.size
         leaving.register(self._transport)
-        self._allowed = selection.parse("")
-        names = self.allgather(topology.own_name(), algorithm="ring").reshape(self.size, -1)
+        self.allowed = selection.parse("")
+        names = self.iallgather(topology.own_name(), algorithm="ring").wait().reshape(self.size, -1)
         self.places = topology.number_nodes(map(bytes, names))
         self.node, self.local_rank = self.places[self.rank]
         text = self._of_rank_0(os.environ.get(selection.VARIABLE, ""))
         try:
-            self._allowed = selection.parse(text)
+            self.allowed = selection.parse(text)
         except ValueError:
             self.close()  # in order: it is raised on every rank
             raise
@@ -73,9 +74,9 @@ class Communicator(Collectives):
     def _of_rank_0(self, text):
         """Rank 0's text: what decides on all ranks must be the same on all."""
         content = np.frombuffer(text.encode(), np.uint8)
-        length = self.broadcast(np.array([len(content)]), algorithm="tree")[0]
+        length = self.ibroadcast(np.array([len(content)]), algorithm="tree").wait()[0]  # i-forms: also inside a group
         content = content.copy() if self.rank == 0 else np.empty(length, np.uint8)
-        return bytes(self.broadcast(content, algorithm="tree")).decode()
+        return bytes(self.ibroadcast(content, algorithm="tree").wait()).decode()
 
     @property
     def bytes_sent(self):
@@ -112,13 +113,15 @@ class Communicator(Collectives):
         Raises:
             ValueError: there is no such collective or algorithm, or MPICOLL_ALGORITHM allows none.
         """
+        if not isinstance(nbytes, int | np.integer) or nbytes < 0:
+            raise ValueError(f"explain: nbytes is {nbytes!r}; it is a number of bytes, 0 or more")
         if collective == "alltoallv" and algorithm is None:  # a rank knows only its own counts: they must not matter
             collective, nbytes = "alltoall", 0
-        if collective not in (*self._allowed, "alltoallv"):
-            raise ValueError(f"explain: {collective!r} is no collective; there are {', '.join(self._allowed)}")
+        if collective not in (*self.allowed, "alltoallv"):
+            raise ValueError(f"explain: {collective!r} is no collective; there are {', '.join(self.allowed)}")
         if algorithm is not None:
             return selection.forced(collective, algorithm)
-        return selection.choose(collective, nbytes, self.size, self._allowed[collective])
+        return selection.choose(collective, nbytes, self.size, self.allowed[collective])
 
     @staticmethod
     def progress():
@@ -171,7 +174,7 @@ class Communicator(Collectives):
         """The handle's result: at once, or inside a group as it will be at the group's end."""
         handles = started()
         if handles is None:
-            return handle.wait()
+            return complete(handle)
         handles.append(handle)
         return handle.result
 

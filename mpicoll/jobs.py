@@ -8,7 +8,7 @@ from .algorithms import prepare
 from .algorithms.cut import even
 from .arrays import NumPyArrays
 from .progress.call import Job
-from .selection import family
+from .selection import chosen, family, forced
 
 
 def broadcast(comm, buf, _, root, algorithm):
@@ -86,7 +86,7 @@ def alltoallv(comm, sendbuf, recvbuf, sendcounts, recvcounts, algorithm):
     what = f"recvcounts say that {sum(received)} are received"
     recvbuf, recv = arguments.receive(name, kind, recvbuf, shape, sendbuf, what)
     arguments.no_overlap(name, kind, send, recv, send[:0], None)
-    function = _function(comm, name, algorithm, 0)
+    function = _function(comm, "alltoall" if algorithm is None else name, algorithm, 0)
     arrays = prepare(function, (send, recv), lengths, received)
     return Job(name, kind, send, "sum", lambda c, op: function(c, *arrays), recvbuf)
 
@@ -169,7 +169,9 @@ def sendrecv(comm, sendbuf, dest, recvbuf, source):
 
 
 def _function(comm, name, algorithm, nbytes):
-    return family(name)[comm.explain(name, nbytes, algorithm).algorithm]
+    if algorithm is None:
+        return chosen(name, nbytes, comm.size, comm.allowed[name])
+    return family(name)[forced(name, algorithm).algorithm]
 
 
 def _reducible(name, sendbuf, op):

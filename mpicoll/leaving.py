@@ -1,6 +1,7 @@
 """How ranks part: in order, or with a word that spares the others an endless wait.
 
-A rank that closes a communicator, or ends its program, tells every other rank of the communicator by an empty message.
+A rank that closes a communicator, can use it no more, or ends its program, tells every other rank of the communicator
+by an empty message.
 Whoever waits for longer than a moment looks whether the ranks he waits for have said goodbye (`progress.wait.Pause`),
 and raises instead of waiting for ever: that covers `sys.exit`, `raise SystemExit` and a plain early return alike.
 """
@@ -33,19 +34,18 @@ def is_over():
 def leave(transports, timeout=None):
     """All ranks have left these communicators, in the same way as this one; those that can be are freed."""
     global _over
-    empty = bytearray(0)
     requests = []
     transports = [transport for transport in transports if transport in _open]
     orderly = [transport for transport in transports if not transport.broken and transport.idle()]
     for transport in transports:
         _open.remove(transport)
-        others = [rank for rank in range(transport.size) if rank != transport.rank]
-        mpi, tag = transport.mpi, transport.goodbye
-        requests += [mpi.Isend([empty, MPI.BYTE], rank, tag) for rank in others]
+        requests += transport.say_goodbye()
         if transport in orderly:
-            requests += [mpi.Irecv([empty, MPI.BYTE], rank, tag) for rank in others]
+            others = [rank for rank in range(transport.size) if rank != transport.rank]
+            requests += [transport.mpi.Irecv([bytearray(0), MPI.BYTE], rank, transport.goodbye) for rank in others]
     drive(requests, timeout)
     for transport in orderly:
+        _discard_messages(transport)
         for give_back in transport.at_close:
             give_back()
         transport.mpi.Free()
@@ -53,10 +53,24 @@ def leave(transports, timeout=None):
     _over = not _open
 
 
+def _discard_messages(transport):
+    """Nothing is left that nobody has received: MPICH would deliver it on the next communicator."""
+    status = MPI.Status()
+    while message := transport.mpi.Improbe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
+        count = status.Get_count(MPI.BYTE)
+        message.Recv([bytearray(count), MPI.BYTE])
+        _warn(f"a message of {count} bytes from {transport.rank_name(status.Get_source())} was never received")
+
+
+def _warn(text):
+    print(f"[rank {MPI.COMM_WORLD.rank}] mpicoll: {text}", file=sys.stderr, flush=True)
+
+
 @atexit.register  # runs before mpi4py's own end of MPI, which was set up earlier
 def _leave_all():
+    if MPI.Is_finalized():
+        return
     if ENGINE.handles:
-        rank = MPI.COMM_WORLD.rank
-        print(f"[rank {rank}] mpicoll: {len(ENGINE.handles)} handles were never waited for", file=sys.stderr)
+        _warn(f"{len(ENGINE.handles)} handles were never waited for")
         KEPT.extend(ENGINE.handles)
     leave(_open, timeout=float("inf"))  # others may compute for as long as they like

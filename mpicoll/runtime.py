@@ -35,8 +35,9 @@ def install_abort_hook(is_over):
     """An uncaught exception on a rank, also in a thread, prints its traceback, tagged with the rank, and ends the job.
 
     Without it the other ranks would wait for this one for ever. SystemExit counts as such if its status is not 0; as
-    no excepthook is called for it, `sys.exit` and the built-in SystemExit are replaced. Programs of one rank are left
-    as they are.
+    no excepthook is called for it, `sys.exit` and the built-in SystemExit are replaced, by a subclass; only what C code
+    raises itself, as `_thread.exit` does, is then not caught by `except SystemExit`. Programs of one rank are left as
+    they are.
 
     Args:
         is_over: tells whether nobody waits for this rank any more; then SystemExit just ends it.
@@ -47,8 +48,11 @@ def install_abort_hook(is_over):
         sys.excepthook = _abort
         threading.excepthook = lambda args: _abort(args.exc_type, args.exc_value, args.exc_traceback)
         _Exit.is_over = staticmethod(is_over)
-        builtins.SystemExit = _Exit
-        sys.exit = _exit
+        original, builtins.SystemExit, sys.exit = sys.exit, _Exit, _exit
+        for module in list(sys.modules.values()):  # where somebody wrote `from sys import exit`
+            names = getattr(module, "__dict__", {})
+            for name in [name for name, value in names.items() if value is original]:
+                names[name] = _exit
 
 
 def _abort(kind, error, trace):
@@ -80,19 +84,23 @@ class _Exit(SystemExit):
 
     def __init__(self, *args):
         super().__init__(*args)
+        self.status = args[0] if len(args) == 1 else args or None
         frame = sys._getframe(1)
         self.stack = traceback.format_stack(frame.f_back if frame.f_code is _exit.__code__ else frame)
 
     @property
     def code(self):
-        status = self.args[0] if len(self.args) == 1 else self.args or None
         try:
             sys._getframe(1)
         except ValueError:
-            if status not in (0, None) and not self.is_over():
-                text = ["Traceback (most recent call last):\n", *self.stack, f"SystemExit: {status}"]
-                _end_job("".join(text), status)
-        return status
+            if self.status not in (0, None) and not self.is_over():
+                text = ["Traceback (most recent call last):\n", *self.stack, f"SystemExit: {self.status}"]
+                _end_job("".join(text), self.status)
+        return self.status
+
+    @code.setter
+    def code(self, status):
+        self.status = status
 
 
 _Exit.__name__ = _Exit.__qualname__ = "SystemExit"

@@ -64,6 +64,7 @@ def parse(text: str) -> dict[str, tuple[str, ...]]:
     parts: dict[str, tuple[bool, list[str]]] = {}
     for part in filter(None, text.lower().replace(" ", "").split(";")):
         collective, colon, names = part.rpartition(":")
+        collective = "alltoall" if collective == "alltoallv" else collective
         if colon and collective not in FAMILIES:
             raise ValueError(
                 f"{VARIABLE}: {collective!r} in {text!r} is no collective; there are {', '.join(COLLECTIVES)}"
@@ -105,6 +106,12 @@ def choose(collective: str, nbytes: int, size: int, allowed: tuple[str, ...]) ->
     if len(allowed) < len(names):
         reason += f", of those that {VARIABLE} allows ({', '.join(allowed)})"
     return Choice(best, reason, predicted)
+
+
+@functools.lru_cache(maxsize=1024)
+def chosen(collective: str, nbytes: int, size: int, allowed: tuple[str, ...]) -> Callable[..., Algorithm]:
+    """The function of the algorithm that `choose` names."""
+    return FAMILIES[collective][choose(collective, nbytes, size, allowed).algorithm]
 
 
 def forced(collective: str, algorithm: object) -> Choice:

@@ -30,11 +30,13 @@ def main(argv=None):
     from .communicator import Communicator
     from .progress import thread
 
-    with Communicator(MPI.COMM_WORLD) as comm, contextlib.ExitStack() as stack:
+    world = MPI.COMM_WORLD
+    with contextlib.ExitStack() as stack:
         try:
+            comm = stack.enter_context(Communicator(world))
             parts = set_up(comm, args, stack)
         except ValueError as error:
-            return fail(comm, 2, error)
+            return fail(world, 2, error)
         if args.progress_thread:
             stack.enter_context(thread())
         return run(comm, args, parts)
@@ -109,7 +111,6 @@ def set_up(comm, args, stack):
     from .training.models import CharMLP
     from .training.sampler import Sampler
 
-    comm.explain("allreduce", 0, args.algorithm)  # it is there, or the error says what is
     content, metrics = open_files(comm, args, stack)
     text = data.Text(content, args.context, f"data file {args.data}" if args.data else "the text")
     sampler = Sampler(len(text.train), args.global_batch, comm.rank, comm.size, args.seed, args.micro_batch)

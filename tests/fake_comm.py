@@ -33,6 +33,16 @@ class Handle:
         self.ended_at = time.perf_counter()
 
 
+class Done:
+    """A handle whose collective has ended."""
+
+    def __init__(self, result):
+        self.result = result
+
+    def wait(self):
+        return self.result
+
+
 class FakeComm:
     """What the reducer uses of a Communicator; remembers the lengths of what it launched."""
 
@@ -45,11 +55,15 @@ class FakeComm:
         self.world.post(self.started, self.rank, array)
         return self.started
 
-    def allgather(self, array):
-        return np.concatenate(self.world.collect(self._start(array)))
+    def explain(self, collective, nbytes, algorithm):
+        pass
 
-    def broadcast(self, array, root):
+    def iallgather(self, array):
+        return Done(np.concatenate(self.world.collect(self._start(array))))
+
+    def ibroadcast(self, array, root):
         array[...] = self.world.collect(self._start(array))[root]
+        return Done(array)
 
     def iallreduce(self, array, out, op, algorithm):
         assert array is out

@@ -53,6 +53,10 @@ def test_what_does_not_exist_is_told(text, told):
         parse(text)
 
 
+def test_alltoallv_is_alltoall():
+    assert parse("alltoallv:pairwise") == parse("alltoall:pairwise")
+
+
 def test_nothing_left_is_told_when_it_is_needed():
     with pytest.raises(ValueError, match=r"barrier: MPICOLL_ALGORITHM allows none of its algorithms .*add ';barrier:"):
         choose("barrier", 0, 4, ())

@@ -11,6 +11,7 @@ from mpi4py import MPI
 from ..arrays import DATATYPES, Kind
 from ..language import NUMBERS, Call, Program
 from .engine import ENGINE, Handle
+from .path import KEPT
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -57,6 +58,7 @@ class Transport:
         self.mpi, self.rank, self.size = mpi, mpi.rank, mpi.size
         self.bytes_sent = 0
         self.broken: str | None = None
+        self.goodbyes: list[MPI.Request] = []
         self.pool: dict[tuple[Kind, int], list[Any]] = {}
         highest: Any = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)  # an int; Open MPI's duplicates may lack the attribute
         blocks = (highest + 1) // NUMBERS
@@ -75,8 +77,16 @@ class Transport:
             raise RuntimeError(f"{name}: this communicator cannot be used any more: {self.broken}")
 
     def fail(self, what: str, error: object) -> None:
-        """The communicator is broken, by the first thing that went wrong."""
+        """The communicator is broken, by the first thing that went wrong; the others need not wait for this rank."""
         self.broken = self.broken or f"{what}: {str(error) or type(error).__name__}"
+        KEPT.extend(self.say_goodbye())
+
+    def say_goodbye(self) -> list[MPI.Request]:
+        """Every other rank is told once, by an empty message, that this one is through; the requests of these."""
+        if not self.goodbyes:
+            others = [rank for rank in range(self.size) if rank != self.rank]
+            self.goodbyes = [self.mpi.Isend([bytearray(0), MPI.BYTE], rank, self.goodbye) for rank in others]
+        return self.goodbyes
 
     def idle(self) -> bool:
         """Whether nothing nonblocking is under way."""

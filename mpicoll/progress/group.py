@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from typing import Any
 
-from .engine import Handle
+from .engine import ENGINE, Handle
 
 
 class _Open(threading.local):
@@ -35,8 +36,18 @@ def group() -> Iterator[None]:
         yield
     finally:
         _open.handles = None
-    for handle in handles:
-        handle.wait()
+    complete(*handles)
+
+
+def complete(*handles: Handle) -> Any:
+    """The result of the last one; if a wait is broken off, what still flies is given up, since nobody else waits."""
+    try:
+        results = [handle.wait() for handle in handles]
+    except BaseException as error:
+        for handle in handles:
+            ENGINE.give_up(handle, error)
+        raise
+    return results[-1] if results else None
 
 
 def started() -> list[Handle] | None:

@@ -27,7 +27,7 @@ class Timeout(TimeoutError):
 
 
 class PeerLeft(RuntimeError):
-    """A rank that is waited for has ended its program or closed the communicator."""
+    """A rank that is waited for has ended its program, or closed the communicator, or can use it no more."""
 
 
 def _default_timeout() -> float:

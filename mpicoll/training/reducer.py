@@ -82,7 +82,9 @@ class Reducer:
         bytes_sent: by this rank for the buckets of the last finished step.
 
     Raises:
-        ValueError: parameters differ between ranks, a name occurs twice, or a bucket size is not positive.
+        ValueError: parameters differ between ranks, a name occurs twice, a bucket size is not positive, or there is no
+            such algorithm.
+        TypeError: a parameter is no array of floats.
     """
 
     def __init__(self, comm, parameters, bucket_cap_mb=25, first_bucket_mb=1, overlap=True, algorithm=None):
@@ -92,9 +94,12 @@ class Reducer:
         names = [p.name for p in parameters]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"parameter names occur more than once: {', '.join(twice)}")
+        comm.explain("allreduce", 0, algorithm)  # it is there, or the error says what is
+        if wrong := [p for p in parameters if p.data.dtype.kind in "biuc"]:
+            raise TypeError(f"gradients are averaged, so parameters are floats: {', '.join(map(repr, wrong))}")
         check_layout(comm, parameters)
         for p in parameters:
-            comm.broadcast(p.data, root=0)
+            comm.ibroadcast(p.data, root=0).wait()
         self.comm, self.overlap, self.algorithm = comm, overlap, algorithm
         self.buckets = [Bucket(part) for part in assign(parameters, bucket_cap_mb, first_bucket_mb)]
         self._home = {}  # parameter → (its bucket, its view)

@@ -1,4 +1,7 @@
-"""Are the replicas the same? Comparisons over ranks; each gives the same answer on every rank."""
+"""Are the replicas the same? Comparisons over ranks; each gives the same answer on every rank.
+
+They use i-forms, which are complete after their wait also inside `mpicoll.group()`.
+"""
 
 import hashlib
 
@@ -20,7 +23,7 @@ def fingerprints(parameters):
 def first_difference(comm, parameters):
     """None if all parameters have the same bits on all ranks, else (the first that differs, ranks unlike rank 0)."""
     own = fingerprints(parameters)
-    everyone = comm.allgather(own.reshape(-1)).reshape(comm.size, len(own), 32)
+    everyone = comm.iallgather(own.reshape(-1)).wait().reshape(comm.size, len(own), 32)
     differs = (everyone != everyone[0]).any(axis=2)
     for i, parameter in enumerate(parameters):
         if differs[:, i].any():
@@ -36,15 +39,15 @@ def check_layout(comm, parameters):
     """
     lines = [f"{p.name} {p.data.dtype}{list(p.data.shape)}" for p in parameters]
     own = "\n".join(lines).encode()
-    digests = comm.allgather(digest(own)).reshape(comm.size, 32)
+    digests = comm.iallgather(digest(own)).wait().reshape(comm.size, 32)
     ranks = [int(r) for r in np.flatnonzero((digests != digests[0]).any(axis=1))]
     if not ranks:
         return
     # Only now is the whole text worth sending.
-    lengths = comm.allgather(np.array([len(own)]))
+    lengths = comm.iallgather(np.array([len(own)])).wait()
     padded = np.zeros(lengths.max(), np.uint8)
     padded[: len(own)] = np.frombuffer(own, np.uint8)
-    texts = comm.allgather(padded).reshape(comm.size, -1)
+    texts = comm.iallgather(padded).wait().reshape(comm.size, -1)
     reference, other = (texts[r, : lengths[r]].tobytes().decode().split("\n") for r in (0, ranks[0]))
     i = next((i for i, pair in enumerate(zip(reference, other, strict=False)) if pair[0] != pair[1]), None)
     i = min(len(reference), len(other)) if i is None else i

@@ -55,6 +55,13 @@ def test_train_says_once_and_in_one_line_what_is_wrong(mpirun, arguments, told):
     assert "Traceback" not in done.stderr
 
 
+def test_a_wrong_environment_is_told_once_and_in_one_line(mpirun):
+    done = mpirun(2, *TRAIN, *SMALL, MPICOLL_ALGORITHM="nonsense")
+    assert done.returncode != 0
+    assert done.stderr.count("mpicoll.train: error: MPICOLL_ALGORITHM: 'nonsense' in 'nonsense' is no algorithm") == 1
+    assert "Traceback" not in done.stderr
+
+
 def test_help_is_printed_once(mpirun):
     done = mpirun(3, *TRAIN, "--help")
     assert done.returncode == 0

@@ -1,16 +1,27 @@
 """The forms in which a collective is called."""
 
+import numpy as np
+
 FORMS = ["blocking", "nonblocking", "persistent"]
 
 
 def perform(comm, form, name, *buffers, **arguments):
-    """The collective's result in the given form."""
+    """The collective's result in the given form; blocking, of the third call, which is replayed where it can be."""
+    arrays = [buffer for buffer in buffers if isinstance(buffer, np.ndarray)]
+    originals = [array.copy() for array in arrays]
     if form == "blocking":
-        return getattr(comm, name)(*buffers, **arguments)
+        for _ in range(3):
+            for array, original in zip(arrays, originals, strict=True):
+                array[...] = original
+            result = getattr(comm, name)(*buffers, **arguments)
+        return result
     if form == "nonblocking":
         return getattr(comm, "i" + name)(*buffers, **arguments).wait()
     plan = getattr(comm, name + "_init")(*buffers, **arguments)
-    plan.start()
-    result = plan.wait()
+    for _ in range(2):
+        for array, original in zip(arrays, originals, strict=True):
+            array[...] = original
+        plan.start()
+        result = plan.wait()
     plan.free()
     return result

@@ -35,7 +35,25 @@ ARRAYS = [
     lambda n: {},
     lambda n: type,
 ]
-OPS = ["sum", "prod", "max", "min", "avg", MPI.SUM, MPI.MAX, MPI.BXOR, "SUM", "", None, 0, ["sum"], np.add, b"sum", {}]
+OPS = [
+    "sum",
+    "prod",
+    "max",
+    "min",
+    "avg",
+    MPI.SUM,
+    MPI.MAX,
+    MPI.BXOR,
+    "SUM",
+    "",
+    None,
+    0,
+    ["sum"],
+    np.add,
+    b"sum",
+    {},
+    np.array([1, 2]),
+]
 ALGORITHMS = [
     None,
     None,

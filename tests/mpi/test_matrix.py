@@ -61,15 +61,17 @@ def allreduce(comm, dtype, op):
 
 def reduce(comm, dtype, op):
     for root in roots_for(comm.size):
-        for count in counts_for(comm.size)[1:]:
+        for count in counts_for(comm.size):
             data = values(comm.size, count, dtype, op)
             want, own = reduced(data, op), data[comm.rank]
             x, y = own.copy(), own.copy()
             arguments = {"op": op, "root": root}
             if comm.rank == root:
                 yield (x, None), arguments, (), want
+                yield (x, np.empty_like(x)), arguments, (1,), want
                 yield (y, y), arguments, (0, 1), want
             else:
+                yield (x, None), arguments, (), None
                 yield (x, None), arguments, (), None
                 yield (y, None), arguments, (), None
 
@@ -126,7 +128,8 @@ def alltoallv(comm, dtype, op):
     size, rank = comm.size, comm.rank
     for step in (0, 1, 3):
         counts = np.array([[(i * step + j) % 4 for j in range(size)] for i in range(size)])  # from i to j
-        data = values(size, int(counts.sum(1).max()), dtype, op)
+        rows = int(counts.sum(1).max())
+        data = values(size, 2 * rows, dtype, op).reshape(size, rows, 2)
         parts = [np.split(data[i, : counts[i].sum()], np.cumsum(counts[i])[:-1]) for i in range(size)]
         want = np.concatenate([parts[i][rank] for i in range(size)])
         x = data[rank, : counts[rank].sum()].copy()
@@ -140,6 +143,8 @@ def gather(comm, dtype, op):
             data = values(comm.size, rows, dtype, op)
             want = data.reshape(-1) if comm.rank == root else None
             yield (data[comm.rank].copy(), None), {"root": root}, (), want
+            fresh = None if want is None else np.empty_like(want)
+            yield (data[comm.rank].copy(), fresh), {"root": root}, (1,), want
             whole = np.zeros_like(data)
             whole[comm.rank] = data[comm.rank]
             passed = (whole[comm.rank], whole) if comm.rank == root else (data[comm.rank].copy(), None)

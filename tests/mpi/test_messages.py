@@ -38,7 +38,7 @@ def test_sendrecv_passes_around_a_ring(comm):
     assert handle.wait() == left
 
 
-def test_a_send_waits_for_its_receive_only_if_it_is_long(comm):
+def test_long_messages_are_sent_while_a_receive_is_posted(comm):
     left, right = around(comm)
     x, y = np.full(1_000_000, comm.rank), np.empty(1_000_000, int)
     handle = comm.irecv(y, left)
@@ -78,6 +78,15 @@ def test_calls_in_a_group_are_complete_at_its_end(comm):
             assert (total == sum(range(comm.size))).all()
         else:
             assert total is None
+
+
+def test_a_communicator_can_be_made_inside_a_group(comm):
+    with mpicoll.group():
+        other = mpicoll.Communicator(MPI.COMM_WORLD)
+        y = other.allreduce(np.array([comm.rank]))
+    assert other.places == comm.places
+    assert y == sum(range(comm.size))
+    other.close()
 
 
 def test_an_exception_leaves_a_group_and_what_was_started_goes_on(comm):
@@ -123,6 +132,9 @@ def test_the_choice_is_explained(comm):
     assert choice.algorithm in choice.predicted
     assert f"predicted time for 1048576 bytes on {comm.size} ranks" in str(choice)
     assert comm.explain("allreduce", 8, "tree") == ("tree", "the call names it", {})
+    for wrong in ("x", -1, None):
+        with pytest.raises(ValueError, match="explain: nbytes is"):
+            comm.explain("allreduce", wrong)
     with pytest.raises(ValueError, match="explain: 'allreduc' is no collective"):
         comm.explain("allreduc", 8)
 
