@@ -17,11 +17,12 @@ UFUNCS = {"sum": np.add, "avg": np.add, "prod": np.multiply, "max": np.maximum, 
 
 
 def counts_for(size):
-    return sorted({0, 1, size - 1, size + 1, 37})
+    """Few where ranks are more than cores usually: the world proves all of them."""
+    return sorted({0, 1, size - 1, size + 1, 37}) if size < 5 else [0, size - 1, size + 1]
 
 
 def roots_for(size):
-    return sorted({0, size // 2, size - 1})
+    return sorted({0, size // 2, size - 1} if size < 5 else {0, size // 2})
 
 
 def values(size, count, dtype, op):
