@@ -139,7 +139,7 @@ class Communicator(Collectives):
             replay = key = None
         if not replay:
             job = self._job(make, first, second, *rest)
-            replay = key and self._replays.note(key, (first, second), job)
+            replay = key and self._replays.note(key, first, second, job)
         if replay:
             return replay.run()
         call = LiveCall(self._transport, job, 0)

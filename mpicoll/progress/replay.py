@@ -64,11 +64,11 @@ class Replays:
         replay = self._known.get(key)
         return replay if replay and replay.usable() else None
 
-    def note(self, key: Hashable, arrays: Sequence[Any], job: Job) -> Replay | None:
+    def note(self, key: Hashable, first: Any, second: Any, job: Job) -> Replay | None:
         """The call is remembered, or recorded if it was seen before with these very arrays; then its replay."""
-        arrays = [array for array in arrays if array is not None]
-        if job.nbytes > LIMIT or not (job.result is None or any(job.result is array for array in arrays)):
+        if job.nbytes > LIMIT or not (job.result is None or job.result is first or job.result is second):
             return None
+        arrays = [array for array in (first, second) if array is not None]
         seen = self._seen.pop(key, None)
         if seen is None or any(ref() is not array for ref, array in zip(seen, arrays, strict=True)):
             if len(self._seen) >= KEEP:
