@@ -1,10 +1,12 @@
 """Progress: the drivers that run algorithms over MPI, blocking, nonblocking and as persistent plans.
 
-call.py     LiveCall: Isend and Irecv that really are, scratch from the communicator's pool
 path.py     one generator under way: post a round, see whether it is complete
-wait.py     the blocking driver, and how to wait: poll, yield the processor, sleep
-engine.py   everything in flight of this process; Handle
+wait.py     how to wait: poll, yield the processor, sleep; watch the deadline and the peers
+engine.py   the blocking driver; everything nonblocking of this process; Handle
+call.py     LiveCall: Isend and Irecv that really are; Transport: tags and scratch memory of a communicator
 plan.py     the recorder, and Plan, which plays what was recorded
+replay.py   blocking calls that come again with the same arrays, played from a plan
+group.py    several calls started together
 """
 
 from .engine import Handle, progress, thread
