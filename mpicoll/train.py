@@ -22,7 +22,10 @@ DEFAULT_LR = {"adamw": 2e-3, "sgd": 0.1}
 
 
 def main(argv=None):
-    """The exit status, the same on every rank, of training as the arguments say."""
+    """The exit status of training as the arguments say; failure is rank 0's to report, the others' status is 0.
+
+    A launcher ends all ranks as soon as one has failed: what rank 0 has to say would be lost.
+    """
     args = parse(argv)
     runtime.limit_threads()
     from mpi4py import MPI
@@ -43,15 +46,17 @@ def main(argv=None):
 
 
 def fail(comm, status, message):
-    """`status`, after rank 0 has said why."""
-    if comm.rank == 0:
-        print(f"mpicoll.train: error: {message}", file=sys.stderr, flush=True)
+    """`status` on rank 0, which has said why, and 0 elsewhere."""
+    if comm.rank:
+        return 0
+    print(f"mpicoll.train: error: {message}", file=sys.stderr, flush=True)
     return status
 
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
-        self.exit(2, f"{self.prog}: error: {message} (--help lists the arguments)\n")
+        status = 0 if runtime.launched_rank() else 2  # see main
+        self.exit(status, f"{self.prog}: error: {message} (--help lists the arguments)\n")
 
 
 class Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -182,8 +187,9 @@ def run(comm, args, parts):
     held_out = evaluate(comm, parts.model, parts.text.held_out)
     summary = report.summarise(comm, parts, records, seconds, held_out, args.algorithm)
     write(parts.metrics, summary)
-    if comm.rank == 0:
-        print(report.table(summary), flush=True)
+    if comm.rank:
+        return 0
+    print(report.table(summary), flush=True)
     return 0 if summary["replicas_identical"] and summary["bytes_as_formula"] else 1
 
 

@@ -67,3 +67,28 @@ def test_help_is_printed_once(mpirun):
     assert done.returncode == 0
     assert done.stdout.count("usage: mpicoll.train") == 1
     assert "(default: 800)" in done.stdout
+
+
+LATE = """
+import sys, time
+from mpicoll import runtime, train
+
+class Late:  # rank 0 takes its time to say something
+    def write(self, text):
+        time.sleep(0.5)
+        sys.__stderr__.write(text)
+
+    def flush(self):
+        sys.__stderr__.flush()
+
+if not runtime.launched_rank():
+    sys.stderr = Late()
+raise SystemExit(train.main({arguments}))
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--steps", "0"], ["--data", "nowhere.txt"]])
+def test_what_rank_0_says_is_not_cut_off_by_the_others_ends(mpirun, arguments):
+    done = mpirun(3, LATE.format(arguments=arguments))
+    assert done.returncode != 0
+    assert done.stderr.count("mpicoll.train: error: ") == 1, done.stderr
