@@ -25,13 +25,12 @@ def buffer(call, name, array, writable=False):
         )
     if array.dtype not in DATATYPES:
         raise TypeError(f"{call}: {name} has dtype {array.dtype}; supported are {_NAMES}; convert it with astype")
-    flags = array.flags
-    if not flags.c_contiguous:
+    if not array.flags.c_contiguous:
         raise ValueError(
             f"{call}: {name} is not C-contiguous: shape {array.shape}, strides {array.strides} bytes; "
             f"pass numpy.ascontiguousarray({name})"
         )
-    if writable and not flags.writeable:
+    if writable and not kind.writable(array):
         raise ValueError(f"{call}: {name} is read-only, but the result is written there; pass a copy")
     return kind, array if array.ndim == 1 else array.reshape(-1)
 
@@ -45,14 +44,7 @@ def receive(call, kind, recvbuf, shape, sendbuf, what):
         recvbuf = kind.empty(shape, sendbuf.dtype)
         return recvbuf, recvbuf.reshape(-1)
     recv_kind, flat = buffer(call, "recvbuf", recvbuf, writable=True)
-    if recv_kind is not kind:
-        raise TypeError(
-            f"{call}: sendbuf is a {type(sendbuf).__name__}, recvbuf a {type(recvbuf).__name__}; use one kind"
-        )
-    if recvbuf.dtype != sendbuf.dtype:
-        raise TypeError(
-            f"{call}: recvbuf has dtype {recvbuf.dtype}, sendbuf has {sendbuf.dtype}; they must be the same"
-        )
+    same_type(call, kind, recv_kind, sendbuf, recvbuf)
     if len(flat) != math.prod(shape):
         raise ValueError(f"{call}: recvbuf has {len(flat)} elements, {what}")
     return recvbuf, flat
@@ -61,11 +53,11 @@ def receive(call, kind, recvbuf, shape, sendbuf, what):
 def same_type(call, send_kind, recv_kind, sendbuf, recvbuf):
     """Nothing, or a TypeError if the arrays differ in kind or dtype."""
     if recv_kind is not send_kind:
-        raise TypeError(
-            f"{call}: sendbuf is a {type(sendbuf).__name__}, recvbuf a {type(recvbuf).__name__}; use one kind"
-        )
+        raise TypeError(f"{call}: sendbuf is {send_kind.name}, recvbuf {recv_kind.name}; use one kind, in one place")
     if recvbuf.dtype != sendbuf.dtype:
-        raise TypeError(f"{call}: recvbuf has dtype {recvbuf.dtype}, sendbuf has {sendbuf.dtype}; they must be equal")
+        raise TypeError(
+            f"{call}: recvbuf has dtype {recvbuf.dtype}, sendbuf has {sendbuf.dtype}; they must be the same"
+        )
 
 
 def no_overlap(call, kind, whole, other, own, allowed):

@@ -1,21 +1,20 @@
-"""The kinds of arrays that collectives work on, and all that depends on the kind; the only file that knows CuPy.
+"""The kinds of arrays that collectives work on: what `Kind` asks for, NumPy's, and which kind an array is of.
 
-A kind supplies what `NumPyArrays` below supplies. Local work (reduce, finish, copy) is either done when the method
-returns, which then returns None, or under way on a device: then it returns an event, an object with `Test()`, which a
-round waits for like for a message. `ready()` is the event after which the caller's own queued work is done, or None: a
-collective takes its first step only then.
+CuPy's kind is in cupy_arrays.py, which is imported when the first CuPy array appears.
 """
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
+import sys
 import threading
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from ml_dtypes import bfloat16
+from ml_dtypes import bfloat16, float8_e4m3fn, float8_e5m2
 from mpi4py import MPI
 from numpy.typing import NDArray
 
@@ -23,7 +22,7 @@ OPS = ("sum", "prod", "max", "min", "avg")
 MPI_OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN}
 
 # The types that collectives take, and how they travel; None: as bytes, since MPI may not know the type. What is reduced
-# is reduced by NumPy in the type itself, so sums of float16 and bfloat16 are rounded to it after each addition.
+# is reduced is reduced in the type itself: floats of 16 and 8 bits are rounded to it after each addition.
 DATATYPES: dict[np.dtype[Any], MPI.Datatype | None] = {
     np.dtype(name): datatype
     for name, datatype in {
@@ -32,6 +31,8 @@ DATATYPES: dict[np.dtype[Any], MPI.Datatype | None] = {
         "longdouble": MPI.LONG_DOUBLE,
         "float16": None,
         bfloat16: None,
+        float8_e4m3fn: None,
+        float8_e5m2: None,
         "complex64": MPI.C_FLOAT_COMPLEX,
         "complex128": MPI.C_DOUBLE_COMPLEX,
         "clongdouble": MPI.C_LONG_DOUBLE_COMPLEX,
@@ -59,53 +60,135 @@ def undefined(op: str, dtype: np.dtype[Any]) -> str | None:
     return None
 
 
+class Event(Protocol):
+    """Work under way on a device."""
+
+    def Test(self) -> bool:
+        """Whether it is done."""
+
+
+class Pinned(Protocol):
+    """Where memory of the host comes from that a device copies from and to while the program goes on."""
+
+    def memory(self, nbytes: int) -> NDArray[np.uint8]: ...
+
+
+class Kind(Protocol):
+    """What the collectives need of a kind of arrays. Arrays are flat here, but for `empty` and `writable`.
+
+    Local work (copy, reduction, finishing) is either done when the method returns, which then returns None, or under
+    way on a device: then it returns an Event, which a round waits for like for a message.
+
+    Attributes:
+        name: in words, for error messages.
+        direct: whether MPI may be given the memory of an array; None: always. What it may not be given travels by way
+            of `pinned` memory, see progress/staging.py.
+        span: a context manager that names, in profilers, what is done inside; None: nobody looks.
+    """
+
+    name: str
+    pinned: Pinned
+    direct: Callable[[Any], bool] | None
+    span: Callable[[str], contextlib.AbstractContextManager[None]] | None
+
+    def ready(self) -> Event | None:
+        """The event after which what the caller has queued so far is done: the collective's first step waits for it."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """A new array for the caller."""
+
+    def writable(self, array: Any) -> bool:
+        """Whether `array` may be written to."""
+
+    def shares_memory(self, a: Any, b: Any) -> bool:
+        """Whether two arrays overlap."""
+
+    def same_memory(self, a: Any, b: Any) -> bool:
+        """Whether two arrays are the same elements."""
+
+    def as_bytes(self, array: Any) -> Any:
+        """The array's memory, as mpi4py takes it."""
+
+    def memory(self, nbytes: int) -> Any:
+        """Fresh memory of `nbytes` bytes with nothing in it yet, for `view`. It is kept and used again."""
+
+    def view(self, memory: Any, count: int, dtype: np.dtype[Any]) -> Any:
+        """`count` elements of type `dtype` at the start of `memory`."""
+
+    def copy(self, out: Any, array: Any) -> Event | None:
+        """out holds what array holds (the same memory as it is)."""
+
+    def reduction(self, op: str) -> Callable[[Any, Any, Any], Event | None]:
+        """The function (out, a, b) after which out holds a op b, element by element; avg adds."""
+
+    def finishing(self, op: str, size: int) -> Callable[[Any], Event | None] | None:
+        """The function (out) after which a reduction over `size` ranks is what `op` promises; None: it is already."""
+
+    def to_host(self, host: NDArray[np.uint8], array: Any) -> Event:
+        """The pinned memory `host` holds the bytes of `array`; copies in one direction are done in order."""
+
+    def to_device(self, array: Any, host: NDArray[np.uint8]) -> Event:
+        """The first bytes of `array` are those of the pinned memory `host`; copies in one direction are in order."""
+
+
 COPIED_FROM, COPIED_TO = 32 * 1024, 512 * 1024  # bytes; see _reduction
+
+
+class _NoPinned:
+    """NumPy's arrays need no pinned memory: they are in host memory."""
+
+    @staticmethod
+    def memory(nbytes: int) -> NDArray[np.uint8]:
+        raise NotImplementedError
 
 
 class NumPyArrays:
     """Arrays in host memory; everything is done at once, so nothing here returns an event."""
 
-    empty = staticmethod(np.empty)
-    shares_memory = staticmethod(np.may_share_memory)  # of contiguous arrays: exact
+    name: ClassVar[str] = "a NumPy array"
+    pinned: ClassVar[Pinned] = _NoPinned
+    direct: ClassVar[Callable[[Any], bool] | None] = None
+    span: ClassVar[Callable[[str], contextlib.AbstractContextManager[None]] | None] = None
+
+    empty: ClassVar[Callable[..., Any]] = staticmethod(np.empty)
+    shares_memory: ClassVar[Callable[..., bool]] = staticmethod(np.may_share_memory)  # of contiguous arrays: exact
+
+    @staticmethod
+    def ready() -> Event | None:
+        return None
+
+    @staticmethod
+    def writable(array: NDArray[Any]) -> bool:
+        return array.flags.writeable
 
     @staticmethod
     def same_memory(a: NDArray[Any], b: NDArray[Any]) -> bool:
-        """Whether two flat arrays are the same elements."""
         return len(a) == len(b) and a.__array_interface__["data"] == b.__array_interface__["data"]
 
     @staticmethod
-    def ready() -> Any:
-        """None: what the caller did to the array is done."""
-
-    @staticmethod
     def as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
-        """The array's memory as a flat array of uint8."""
         return array.view(np.uint8)
 
     @staticmethod
     def memory(nbytes: int) -> NDArray[np.uint8]:
-        """Fresh memory of `nbytes` bytes, a flat array of uint8, with nothing in it yet."""
         return np.empty(nbytes, np.uint8)
 
     @staticmethod
     def view(memory: NDArray[np.uint8], count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """`count` elements of type `dtype` at the start of `memory`."""
         return memory[: count * dtype.itemsize].view(dtype)
 
     @staticmethod
-    def copy(out: NDArray[Any], array: NDArray[Any]) -> Any:
-        """out holds what array holds (the same memory as it is)."""
+    def copy(out: NDArray[Any], array: NDArray[Any]) -> Event | None:
         if out is not array and not np.may_share_memory(out, array):
             out[...] = array
+        return None
 
     @staticmethod
-    def reduction(op: str) -> Callable[..., Any]:
-        """The function (out, a, b) after which out holds a op b, element by element; avg adds."""
+    def reduction(op: str) -> Callable[[Any, Any, Any], Event | None]:
         return _reduction(_UFUNCS[op])
 
     @staticmethod
-    def finishing(op: str, size: int) -> Callable[..., Any] | None:
-        """The function (out) after which a reduction over `size` ranks is what `op` promises; None: it is already."""
+    def finishing(op: str, size: int) -> Callable[[Any], Event | None] | None:
         if op != "avg":
             return None
 
@@ -114,8 +197,13 @@ class NumPyArrays:
 
         return divide
 
+    @staticmethod
+    def to_host(host: NDArray[np.uint8], array: NDArray[Any]) -> Event:
+        raise NotImplementedError
 
-Kind: TypeAlias = type[NumPyArrays]
+    @staticmethod
+    def to_device(array: NDArray[Any], host: NDArray[np.uint8]) -> Event:
+        raise NotImplementedError
 
 
 class _Quiet(threading.local):
@@ -168,6 +256,17 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
 }
 
 
+KINDS: dict[type, Callable[[Any], Kind]] = {}  # further types of arrays, and what tells the kind of one
+
+
 def kind_of(array: object) -> Kind | None:
     """The kind of `array`; None if it is not an array of a known kind."""
-    return NumPyArrays if type(array) in (np.ndarray, np.memmap) else None  # a masked array would lose its mask
+    kind = type(array)
+    if kind is np.ndarray or kind is np.memmap:  # no other subclass: a masked array would lose its mask
+        return NumPyArrays
+    if kind not in KINDS and "cupy" in sys.modules:
+        from . import cupy_arrays
+
+        KINDS.update(cupy_arrays.KINDS)
+    tell = KINDS.get(kind)
+    return tell and tell(array)

@@ -21,8 +21,12 @@ PURE = {
 ALLOWED = {
     "algorithms": {"language"},  # its types, for signatures: see the last test
     "language": set(),
-    "arrays": set(),
+    "arrays": {"cupy_arrays", "foreign"},
     "runtime": set(),
+    "gpu": set(),
+    "foreign": set(),
+    "probe": {"gpu", "runtime"},
+    "cupy_arrays": {"arrays", "foreign", "gpu", "probe"},
     "textbook": set(),
     "cost": {"algorithms"},
     "topology": set(),
@@ -85,7 +89,7 @@ def test_layers_and_data_know_no_ranks():
         assert used <= PURE, (name, used)
 
 
-@pytest.mark.parametrize("module", ["mpicoll", "mpicoll.world", "mpicoll.cost", "mpicoll.runtime", "mpicoll.train", *(
+@pytest.mark.parametrize("module", ["mpicoll", "mpicoll.world", "mpicoll.cost", "mpicoll.gpu", "mpicoll.probe", "mpicoll.runtime", "mpicoll.train", *(
     f"mpicoll.{name}" for name in sorted(PURE))])  # fmt: skip
 def test_what_needs_no_mpi_starts_none(module):
     program = f"import sys, {module}; sys.exit('mpi4py.MPI' in sys.modules)"

@@ -3,6 +3,7 @@
 path.py     one generator under way: post a round, see whether it is complete
 wait.py     how to wait: poll, yield the processor, sleep; watch the deadline and the peers
 engine.py   the blocking driver; everything nonblocking of this process; Handle
+staging.py  messages of device arrays that travel by way of host memory
 call.py     LiveCall: Isend and Irecv that really are; Transport: tags and scratch memory of a communicator
 plan.py     the recorder, and Plan, which plays what was recorded
 replay.py   blocking calls that come again with the same arrays, played from a plan

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from ..arrays import DATATYPES, Kind
+from ..arrays import DATATYPES, Event, Kind, Pinned
 from ..language import NUMBERS, Call, Program
 from .engine import ENGINE, Handle
 from .path import KEPT
+from .staging import StagedRecv, StagedSend
 
 if TYPE_CHECKING:
     from .plan import Plan
 
-MESSAGE_LIMIT = 1 << 30  # bytes; longer messages are cut, so that counts always fit MPI's int
+# bytes; longer messages are cut, so that counts always fit MPI's int, and the pieces of a staged message overlap. It is
+# the same for all kinds of arrays: what one rank sends from a device another may receive in host memory.
+MESSAGE_LIMIT = 4 << 20
 NONBLOCKING = 128  # blocks of tags for nonblocking calls: as many may be in flight on one communicator
 
 
@@ -31,12 +36,14 @@ class Job:
         op: the operation's name.
         program: (comm, op) to the algorithm's generator.
         result: what the caller gets at the end.
+        ready: gives the event that the first step waits for, each time the job is started.
     """
 
-    __slots__ = ("datatype", "dtype", "kind", "name", "nbytes", "op", "program", "result")
+    __slots__ = ("datatype", "dtype", "kind", "name", "nbytes", "op", "program", "ready", "result")
 
     def __init__(self, name: str, kind: Kind, array: Any, op: str, program: Program, result: Any) -> None:
         self.name, self.kind, self.op, self.program, self.result = name, kind, op, program, result
+        self.ready: Callable[[], Event | None] = kind.ready
         self.dtype, self.nbytes, self.datatype = array.dtype, array.nbytes, DATATYPES[array.dtype]
 
 
@@ -59,7 +66,8 @@ class Transport:
         self.bytes_sent = 0
         self.broken: str | None = None
         self.goodbyes: list[MPI.Request] = []
-        self.pool: dict[tuple[Kind, int], list[Any]] = {}
+        self.pool: dict[tuple[Kind | Pinned, int], list[Any]] = {}
+        self.routes: dict[tuple[int, int], deque[StagedSend]] = {}  # by peer and tag: staged sends not posted yet
         highest: Any = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)  # an int; Open MPI's duplicates may lack the attribute
         blocks = (highest + 1) // NUMBERS
         self.point_to_point = blocks - 1  # the block of send and recv, which have no lanes
@@ -118,7 +126,7 @@ class Transport:
         for plan in list(self.plans.values()):
             plan.free()
 
-    def take(self, kind: Kind, nbytes: int) -> tuple[Any, list[Any]]:
+    def take(self, kind: Kind | Pinned, nbytes: int) -> tuple[Any, list[Any]]:
         """Scratch memory for `nbytes` bytes, and the list to which it is to be given back."""
         capacity = 1 << max(nbytes - 1, 255).bit_length()  # by powers of two: few different ones
         free = self.pool.setdefault((kind, capacity), [])
@@ -147,14 +155,20 @@ class LiveCall(Call):
     `statuses` are Testall's, to be looked at right after an error.
     """
 
-    __slots__ = ("datatype", "kind", "name", "scratches", "statuses", "tag", "transport")
+    __slots__ = (
+        "datatype", "direct", "kind", "name", "ready", "scratches", "span", "staged_routes", "statuses", "tag",
+        "transport",
+    )  # fmt: skip
 
     def __init__(self, transport: Transport, job: Job, block: int) -> None:
         kind, size = job.kind, transport.size
-        self.transport, self.name, self.kind, self.datatype = transport, job.name, kind, job.datatype
+        self.transport, self.name, self.kind = transport, job.name, kind
+        self.datatype = None if kind.direct else job.datatype  # what is on a device travels as bytes
+        self.ready, self.direct, self.span = job.ready, kind.direct, kind.span
         self.tag = NUMBERS * block
         self.scratches: list[tuple[Any, list[Any]]] = []
         self.statuses: list[MPI.Status] = []
+        self.staged_routes: set[tuple[int, int]] = set()
         reduce, finish = kind.reduction(job.op), kind.finishing(job.op, size)
         super().__init__(transport.rank, size, self._work(reduce), finish and self._work(finish))
 
@@ -177,12 +191,43 @@ class LiveCall(Call):
         self.made.append((request, array, peer, sending))
         return request
 
-    def _message(self, array: Any, peer: int, number: int, sending: bool) -> MPI.Request:
-        transport = self.transport
+    def _message(self, array: Any, peer: int, number: int, sending: bool) -> Any:
+        transport, tag = self.transport, self.tag + number
+        if sending:
+            transport.bytes_sent += array.nbytes
+        if self.direct and (staged := self._staged(array, peer, tag, sending)):
+            staged.Start()
+            return staged
+        if sending:
+            return transport.mpi.Isend(self._buffer(array), peer, tag)
+        return transport.mpi.Irecv(self._buffer(array), peer, tag)
+
+    def _staged(self, array: Any, peer: int, tag: int, sending: bool) -> StagedSend | StagedRecv | None:
+        """The message by way of host memory; None if it may leave or arrive as it is, at once."""
+        kind, route = self.kind, (peer, tag)
+        straight = array.nbytes == 0 or not self.direct or self.direct(array)
+        if straight and not (sending and route in self.staged_routes):
+            return None
+        if straight:
+            post = self._posting(self._buffer(array), peer, tag, sending)
+            return StagedSend(None, post, self.transport.routes[route], _ended)
+        memory, free = self.transport.take(kind.pinned, array.nbytes)
+        host, ended = memory[: array.nbytes], self._when_ended(memory, free)
+        post = self._posting((host, array.nbytes, MPI.BYTE), peer, tag, sending)
         if not sending:
-            return transport.mpi.Irecv(self._buffer(array), peer, self.tag + number)
-        transport.bytes_sent += array.nbytes
-        return transport.mpi.Isend(self._buffer(array), peer, self.tag + number)
+            return StagedRecv(post, lambda count: kind.to_device(array, host[:count]), ended)
+        self.staged_routes.add(route)
+        waiting = self.transport.routes.setdefault(route, deque())
+        return StagedSend(partial(kind.to_host, host, array), post, waiting, ended)
+
+    def _when_ended(self, memory: Any, free: list[Any]) -> Callable[[], object]:
+        """What is done when a staged message does not need its host memory any more."""
+        return partial(free.append, memory)
+
+    def _posting(self, buffer: Any, peer: int, tag: int, sending: bool) -> Callable[[], MPI.Request]:
+        """What posts a message each time it is called."""
+        mpi = self.transport.mpi
+        return partial(mpi.Isend if sending else mpi.Irecv, buffer, peer, tag)
 
     def _buffer(self, array: Any) -> tuple[Any, int, MPI.Datatype]:
         """The array as mpi4py takes it."""

@@ -27,7 +27,7 @@ class CollectiveError(RuntimeError):
 
 def begin(call: LiveCall, generator: Iterator[Any]) -> Path:
     """The path of a call's generator, which takes its first step when what the caller has queued is done."""
-    event = call.kind.ready()
+    event = call.ready()
     return Path(call, generator if event is None else _after(event, generator))
 
 
@@ -37,7 +37,7 @@ def _after(event: Any, generator: Iterator[Any]) -> Iterator[Any]:
 
 
 class Path:
-    """A generator, and what its current round still waits for: requests, events, lanes."""
+    """A generator, and what its current round still waits for: requests, events (staged messages too), lanes."""
 
     made: Sequence[Any]
     requests: list[MPI.Request]
@@ -53,17 +53,21 @@ class Path:
 
     def step(self) -> bool:
         """The next round is posted; False if there is none, the generator has ended."""
-        items = next(self.generator, _END)
+        call = self.call
+        if call.span is None:
+            items = next(self.generator, _END)
+        else:
+            with call.span(f"{call.name} round {self.rounds}"):
+                items = next(self.generator, _END)
         if items is _END:
             return False
-        call = self.call
         self.made, call.made = call.made, []
         if type(items) is list:  # a plan's round, sorted when it was recorded: requests only
             self.requests = items
         else:
             self.requests = []
             self._sort(items)
-        if self.requests:
+        if self.made:
             self.rounds += 1
         return True
 
@@ -82,14 +86,13 @@ class Path:
 
     def complete(self) -> bool:
         """Whether the round is complete; lanes go on as far as they can."""
-        if self.requests:
-            try:
-                if _testall(self.requests, self.call.statuses):
-                    self.requests = []
-            except MPI.Exception as error:
-                raise self._explained(error) from None
-        if self.events:
-            self.events = [event for event in self.events if not event.Test()]
+        try:
+            if self.requests and _testall(self.requests, self.call.statuses):
+                self.requests = []
+            if self.events:
+                self.events = [event for event in self.events if not event.Test()]
+        except MPI.Exception as error:
+            raise self._explained(error) from None
         if self.lanes:
             self.lanes = [lane for lane in self.lanes if not lane.advance()]
         return not (self.requests or self.events or self.lanes)
@@ -115,7 +118,7 @@ class Path:
         return {peer for _, _, peer, _ in self._pending() if self.call.transport.has_left(peer)}
 
     def _pending(self) -> list[tuple[Path, Any, int, bool]]:
-        own = self.made if self.requests else ()
+        own = self.made if self.requests or self.events else ()
         found = [(self, array, peer, sending) for request, array, peer, sending in own if not request.Get_status()]
         for lane in self.lanes:
             found += lane._pending()
@@ -123,8 +126,10 @@ class Path:
 
     def _explained(self, error: MPI.Exception) -> CollectiveError:
         where = f"{self.call.name}: round {self.rounds - 1} on rank {self.call.comm.rank}"
-        for (_, array, peer, sending), status in zip(self.made, self.call.statuses, strict=False):
-            if status.Get_error() and not sending:
+        statuses = iter(self.call.statuses)  # Testall's, of the requests
+        for request, array, peer, sending in self.made:
+            status = next(statuses, None) if isinstance(request, MPI.Request) else request.status
+            if status and status.Get_error() and not sending:
                 sent = status.Get_count(MPI.BYTE)  # MPICH counts only what fits, and says the rest in its text, or not
                 return CollectiveError(
                     f"{where}: rank {peer} sent {sent if sent > array.nbytes else 'more'} bytes, {array.nbytes} were "

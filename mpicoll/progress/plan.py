@@ -17,6 +17,7 @@ from ..language import Algorithm
 from .call import Job, LiveCall, Transport
 from .engine import Handle
 from .path import begin
+from .staging import started
 
 
 class RecordingCall(LiveCall):
@@ -32,13 +33,25 @@ class RecordingCall(LiveCall):
     def _work(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arrays: self.made.append(partial(function, *arrays))
 
-    def _message(self, array: Any, peer: int, number: int, sending: bool) -> MPI.Request:
-        mpi = self.transport.mpi
-        make = mpi.Send_init if sending else mpi.Recv_init
-        request = make(self._buffer(array), peer, self.tag + number)
-        self.requests.append(request)
+    def _message(self, array: Any, peer: int, number: int, sending: bool) -> Any:
         self.nbytes += array.nbytes if sending else 0
+        tag = self.tag + number
+        return (self.direct and self._staged(array, peer, tag, sending)) or self._init(
+            self._buffer(array), peer, tag, sending
+        )
+
+    def _init(self, buffer: Any, peer: int, tag: int, sending: bool) -> MPI.Prequest:
+        mpi = self.transport.mpi
+        request = (mpi.Send_init if sending else mpi.Recv_init)(buffer, peer, tag)
+        self.requests.append(request)
         return request
+
+    def _when_ended(self, memory: Any, free: list[Any]) -> Callable[[], object]:
+        self.scratches.append((memory, free))
+        return _nothing
+
+    def _posting(self, buffer: Any, peer: int, tag: int, sending: bool) -> Callable[[], MPI.Request]:
+        return partial(started, self._init(buffer, peer, tag, sending))
 
     def copy(self, out: Any, array: Any) -> None:
         self.made.append(partial(self.kind.copy, out, array))
@@ -53,14 +66,19 @@ class RecordingCall(LiveCall):
         super().ended()
 
 
-class Round:
-    """A recorded round: what to call to post it, in order; its messages; the rounds of its lanes."""
+def _nothing() -> None:
+    """A plan keeps the host memory of its staged messages until it is freed."""
 
-    __slots__ = ("actions", "lanes", "messages", "requests")
+
+class Round:
+    """A recorded round: what to call to post it, in order; its messages, MPI's and staged; the rounds of its lanes."""
+
+    __slots__ = ("actions", "lanes", "messages", "requests", "staged")
 
     def __init__(self, made: Sequence[Any], lanes: list[list[Round]]) -> None:
         self.messages = [entry for entry in made if type(entry) is tuple]
-        self.requests = [message[0] for message in self.messages]
+        self.requests = [message[0] for message in self.messages if isinstance(message[0], MPI.Request)]
+        self.staged = [message[0] for message in self.messages if not isinstance(message[0], MPI.Request)]
         # one by one, in order: Startall's order is arbitrary, and messages between two ranks match in order
         self.actions = [entry[0].Start if type(entry) is tuple else entry for entry in made]
         self.lanes = lanes
@@ -85,8 +103,9 @@ def play(call: LiveCall, rounds: Sequence[Round]) -> Iterator[Any]:
             if event is not None:  # local work under way on a device
                 events = [*(events or ()), event]
         call.made = round_.messages
-        if round_.lanes or events:
-            yield (*round_.requests, *(events or ()), *(play(call, lane) for lane in round_.lanes))
+        if round_.lanes or round_.staged or events:
+            lanes = (play(call, lane) for lane in round_.lanes)
+            yield (*round_.requests, *round_.staged, *(events or ()), *lanes)
         else:
             yield round_.requests
 

@@ -1,0 +1,219 @@
+"""A stand-in for a GPU, on host memory: kernels and copies finish late, on streams, and an early touch is found.
+
+A `Device` has a clock. Work is put on a stream; it begins when the stream's work before it has ended, and takes some
+time of the clock. The clock is either ticks, one for each look at an event (so a test never waits in vain, and is the
+same each time), or seconds, with copies and kernels at stated rates. Time alone ends work: nothing is done before
+somebody looks.
+
+    lazy     what work writes is there only when it has ended: who uses it before uses old data
+    eager    what work reads is read when it is launched: who lets it start too early gives it old data
+
+Both are what a real device may do, so tests run in both. Besides, whatever is launched or given to MPI while unfinished
+work of another stream uses the same memory raises TooEarly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+
+import numpy as np
+
+from mpicoll import arrays
+from mpicoll.arrays import NumPyArrays
+
+POISON = 0xA5
+
+
+class TooEarly(AssertionError):
+    """Memory is used while other work on it has not ended."""
+
+
+class Work:
+    """Something on a stream: an event of the collectives."""
+
+    def __init__(self, device, stream, name, effect, reads, writes, end):
+        self.device, self.stream, self.name, self.effect = device, stream, name, effect
+        self.reads, self.writes, self.end, self.done = reads, writes, end, False
+
+    def Test(self):
+        self.device.look()
+        return self.done
+
+
+class Pinned:
+    """Host memory with nothing sensible in it."""
+
+    @staticmethod
+    def memory(nbytes):
+        return np.full(nbytes, POISON, np.uint8)
+
+
+class Device:
+    """Streams, a clock, and a kind of arrays whose memory is here.
+
+    Args:
+        eager: see above.
+        aware: whether MPI may be given this memory; None: every second piece of 64 bytes.
+        seed: of the durations, 0 to 6 ticks each, if there are no rates.
+        rates: bytes per second of each stream ("kernels", "outward", "inward"); then the clock is seconds.
+
+    Attributes:
+        log: (clock, what) of everything that began and ended, in order.
+        spans: the names of the ranges that were entered.
+    """
+
+    def __init__(self, eager=False, aware=False, seed=0, rates=None):
+        self.eager, self.aware, self.rates = eager, aware, rates
+        self.random = random.Random(seed)
+        self.ticks, self.busy, self.pending, self.log, self.spans = 0, {}, [], [], []
+        self.kind = LateArrays(self)
+
+    def now(self):
+        return time.perf_counter() if self.rates else self.ticks
+
+    def array(self, host):
+        """A LateArray that holds what the NumPy array `host` holds."""
+        return LateArray(self, np.array(host))
+
+    def look(self):
+        """A look at an event: the clock goes on, and what has ended by then is done."""
+        self.ticks += 1
+        now = self.now()
+        for work in sorted((work for work in self.pending if work.end <= now), key=lambda work: work.end):
+            if not self.eager:
+                work.effect()
+            work.done = True
+            self.pending.remove(work)
+            self.log.append((work.end, f"{work.name} ended"))
+
+    def launch(self, stream, name, effect, reads=(), writes=()):
+        """`effect`, a function that reads and writes these host arrays, is on the stream."""
+        self.touch(name, reads, writes, stream)
+        nbytes = sum(array.nbytes for array in writes)
+        took = nbytes / self.rates[stream] if self.rates else self.random.randrange(7)
+        begin = max(self.now(), self.busy.get(stream, 0))
+        self.busy[stream] = begin + took
+        self.log.append((begin, f"{name} began"))
+        if self.eager:
+            effect()
+        work = Work(self, stream, name, effect, list(reads), list(writes), begin + took)
+        self.pending.append(work)
+        return work
+
+    def touch(self, name, reads, writes, stream=None):
+        """Nothing, or TooEarly if unfinished work, unless of this stream, uses the memory."""
+        for work in self.pending:
+            if work.stream != stream and (overlap(work.writes, [*reads, *writes]) or overlap(work.reads, writes)):
+                raise TooEarly(f"{name} uses memory of {work.name}, which has not ended")
+
+    def synchronise(self):
+        """All work has ended."""
+        while self.pending:
+            self.look()
+
+
+def overlap(some, others):
+    return any(np.may_share_memory(a, b) for a in some for b in others)
+
+
+class LateArray:
+    """An array on a Device; `host` is its memory, which only a test may look at."""
+
+    def __init__(self, device, host):
+        self.device, self.host = device, host
+
+    def __len__(self):
+        return len(self.host)
+
+    def __getitem__(self, part):
+        return LateArray(self.device, self.host[part])
+
+    def reshape(self, *shape):
+        return LateArray(self.device, self.host.reshape(*shape))
+
+    def __getattr__(self, name):
+        if name in ("dtype", "shape", "ndim", "nbytes", "itemsize", "flags", "strides", "size"):
+            return getattr(self.host, name)
+        raise AttributeError(f"a LateArray has no {name}")
+
+    def fill_late(self, values):
+        """A kernel of the caller's own stream writes `values`, one number or an array like this one."""
+        host = self.host
+        self.device.launch("user", "the caller's kernel", lambda: np.copyto(host, values), [], [host])
+
+    def get(self):
+        """The content, when all work has ended."""
+        self.device.synchronise()
+        return self.host.copy()
+
+
+class LateArrays:
+    """The kind of a Device's arrays, in the interface of `mpicoll.arrays.Kind`."""
+
+    name = "an array of the stand-in"
+    pinned = Pinned
+
+    def __init__(self, device):
+        self.device = device
+
+    def direct(self, array):
+        aware = self.device.aware
+        return array.host.ctypes.data // 64 % 2 == 0 if aware is None else aware
+
+    def span(self, name):
+        self.device.spans.append(name)
+        return contextlib.nullcontext()
+
+    def ready(self):
+        return self.device.launch("user", "a mark on the caller's stream", lambda: None)
+
+    def empty(self, shape, dtype):
+        nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        return LateArray(self.device, Pinned.memory(nbytes).view(dtype).reshape(shape))
+
+    def writable(self, array):
+        return array.host.flags.writeable
+
+    def shares_memory(self, a, b):
+        return np.may_share_memory(a.host, b.host)
+
+    def same_memory(self, a, b):
+        return NumPyArrays.same_memory(a.host, b.host)
+
+    def as_bytes(self, array):
+        self.device.touch("a message", [array.host], [])
+        return array.host.view(np.uint8)
+
+    def memory(self, nbytes):
+        return LateArray(self.device, Pinned.memory(nbytes))
+
+    def view(self, memory, count, dtype):
+        return LateArray(self.device, NumPyArrays.view(memory.host, count, dtype))
+
+    def _kernel(self, name, function, out, *inputs):
+        hosts = [array.host for array in inputs]
+        return self.device.launch("kernels", name, lambda: function(out.host, *hosts), hosts, [out.host])
+
+    def copy(self, out, array):
+        return None if self.same_memory(out, array) else self._kernel("a copy", NumPyArrays.copy, out, array)
+
+    def reduction(self, op):
+        reduce = NumPyArrays.reduction(op)
+        return lambda out, a, b: self._kernel("a reduction", reduce, out, a, b)
+
+    def finishing(self, op, size):
+        finish = NumPyArrays.finishing(op, size)
+        return finish and (lambda out: self._kernel("a finish", finish, out))
+
+    def to_host(self, host, array):
+        source = array.host.view(np.uint8)
+        return self.device.launch("outward", "a copy to the host", lambda: np.copyto(host, source), [source], [host])
+
+    def to_device(self, array, host):
+        target = array.host.view(np.uint8)[: len(host)]
+        return self.device.launch("inward", "a copy to the device", lambda: np.copyto(target, host), [host], [target])
+
+
+arrays.KINDS[LateArray] = lambda array: array.device.kind

@@ -1,0 +1,190 @@
+"""On a device whose work ends late, nothing is touched too early: every collective, algorithm and form; see late.py."""
+
+import numpy as np
+import pytest
+from forms import FORMS
+from late import POISON, Device, LateArray, LateArrays, TooEarly, Work
+from mpi4py import MPI
+from test_matrix import CASES, FLOAT8, REDUCING
+
+import mpicoll
+from mpicoll.progress import call as call_module
+from mpicoll.progress.staging import StagedRecv, StagedSend
+
+pytestmark = pytest.mark.mpi
+
+NAMED = [case for case in CASES if case[1]]  # the algorithm is named
+MODES = [
+    pytest.param({"eager": eager, "aware": aware}, id=f"{'eager' if eager else 'lazy'} {way}")
+    for eager in (False, True)
+    for aware, way in ((True, "aware"), (False, "staged"), (None, "mixed"))
+]
+
+
+@pytest.fixture(autouse=True)
+def short_messages(monkeypatch):
+    monkeypatch.setattr(call_module, "MESSAGE_LIMIT", 64)
+
+
+def perform(comm, device, form, name, *buffers, **arguments):
+    """The result of a call on late arrays over the memory of `buffers`, whose content is written late by the caller."""
+    late = {}
+    for buffer in buffers:
+        if isinstance(buffer, np.ndarray) and id(buffer) not in late:
+            late[id(buffer)] = LateArray(device, buffer), buffer.copy()
+    passed = [late[id(buffer)][0] if id(buffer) in late else buffer for buffer in buffers]
+
+    def fill():
+        for array, _ in late.values():
+            array.host.reshape(-1).view(np.uint8)[...] = POISON
+        for array, content in late.values():
+            array.fill_late(content)
+
+    if form == "blocking":
+        fill()
+        return getattr(comm, name)(*passed, **arguments)
+    if form == "nonblocking":
+        fill()
+        return getattr(comm, "i" + name)(*passed, **arguments).wait()
+    plan = getattr(comm, name + "_init")(*passed, **arguments)
+    for _ in range(2):
+        device.synchronise()
+        fill()
+        plan.start()
+        result = plan.wait()
+    plan.free()
+    return result
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("cases", "algorithm", "form"), NAMED, ids=lambda x: getattr(x, "__name__", str(x)))
+def test_nothing_is_touched_too_early(comm, cases, algorithm, form, mode):
+    if comm.size > 3 and mode["aware"] is not None:
+        pytest.skip("from 4 ranks on only the mixed way, since time is short")
+    device = Device(**mode, seed=comm.rank)
+    for buffers, arguments, _, want in cases(comm, np.dtype("float64"), "avg" if cases in REDUCING else "sum"):
+        result = perform(comm, device, form, cases.__name__, *buffers, algorithm=algorithm, **arguments)
+        if want is None:
+            assert result is None
+        else:
+            assert (result.get().reshape(-1) == want.reshape(-1)).all(), arguments
+    assert any(cases.__name__ in name for name in device.spans)
+
+
+def exchange(comm, device, form, count=100):
+    """Whether the all-reduce and the all-to-all of changing data are right, or what was raised."""
+    try:
+        for i in range(3):
+            x = np.arange(count, dtype="float64") + comm.rank + 1000 * i
+            y = perform(comm, device, form, "allreduce", x, np.empty_like(x), algorithm="ring").get()
+            if not (y == comm.size * (np.arange(count) + 1000 * i) + sum(range(comm.size))).all():
+                return False
+            z = np.repeat(np.arange(comm.size) + comm.size * (comm.rank + i), 50)
+            y = perform(comm, device, form, "alltoall", z, np.empty_like(z)).get()
+            if not (y == np.repeat(comm.size * (np.arange(comm.size) + i) + comm.rank, 50)).all():
+                return False
+    except Exception as error:  # TooEarly, or what follows from it on another rank
+        return type(error)
+    return True
+
+
+def found(verdicts):
+    """Whether there was a wrong result, or an error of what is tested, not of this test."""
+    return bool({False, TooEarly, mpicoll.progress.CollectiveError, MPI.Exception} & set(verdicts))
+
+
+FAULTS = {  # what is planted, and where it shows
+    "the first step does not wait for the caller's work": ("lazy aware", LateArrays, "ready", lambda self: None),
+    "events lie": ("lazy staged", Work, "Test", lambda self: self.device.look() or True),
+    "a message leaves before it is copied": ("lazy staged", StagedSend, "_copied", lambda self: True),
+    "a message is copied on before it has come": (
+        "eager staged",
+        StagedRecv,
+        "Start",
+        lambda self: setattr(self, "request", self.post()) or setattr(self, "event", self.copy(64)),
+    ),
+    "a kernel's end is not waited for": (
+        "lazy aware",
+        LateArrays,
+        "_kernel",
+        lambda self, *arguments, kernel=LateArrays._kernel: kernel(self, *arguments) and None,
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_is_too_early_is_found(comm, monkeypatch, fault, form):
+    if comm.size not in (2, 3):
+        pytest.skip("for two and three ranks")
+    way, *planted = FAULTS[fault]
+    device = Device(eager="eager" in way, aware="aware" in way, seed=comm.rank)
+    monkeypatch.setattr(*planted)
+    faulty = mpicoll.Communicator(MPI.COMM_WORLD)
+    verdict = exchange(faulty, device, form)
+    faulty._transport.fail("it was planted", "nothing else")
+    assert found(MPI.COMM_WORLD.allgather(verdict))
+
+
+@pytest.mark.parametrize("way", MODES)
+def test_what_is_right_is_not_found(comm, way):
+    assert exchange(comm, Device(**way, seed=comm.rank), "persistent") is True
+
+
+def test_messages_out_of_order_are_found(comm, monkeypatch):
+    if comm.size == 1:
+        pytest.skip("one rank sends nothing")
+    init = StagedSend.__init__
+    monkeypatch.setattr(StagedSend, "__init__", lambda self, *rest: init(self, *rest[:2], type(rest[2])(), rest[3]))
+    faulty = mpicoll.Communicator(MPI.COMM_WORLD)
+    verdict = exchange(faulty, Device(aware=None, seed=comm.rank), "nonblocking")
+    faulty._transport.fail("it was planted", "nothing else")
+    assert found(MPI.COMM_WORLD.allgather(verdict))
+
+
+def test_a_piece_is_sent_while_the_next_is_copied(comm, monkeypatch):
+    device = Device(rates={"outward": 1.0, "inward": 1.0, "user": 1.0})
+    device.now = lambda: device.ticks
+    posting = call_module.LiveCall._posting
+
+    def logged(self, buffer, peer, tag, sending):
+        post = posting(self, buffer, peer, tag, sending)
+        return lambda: (device.log.append((device.now(), "posted")) if sending else None, post())[1]
+
+    monkeypatch.setattr(call_module.LiveCall, "_posting", logged)
+    x, y = device.array(np.arange(100.0)), device.array(np.zeros(100))  # 800 bytes: 13 pieces
+    comm.sendrecv(x, (comm.rank + 1) % comm.size, y, (comm.rank - 1) % comm.size)
+    assert (y.get() == np.arange(100)).all()
+    events = [what for _, what in device.log if what in ("posted", "a copy to the host ended")]
+    assert events == ["a copy to the host ended", "posted"] * 13
+
+
+def test_host_memory_is_given_back_when_the_message_is_done(comm):
+    device = Device(seed=comm.rank)
+    x, y = device.array(np.arange(100.0)), device.array(np.zeros(100))
+    pools = []
+    for _ in range(3):
+        comm.sendrecv(x, (comm.rank + 1) % comm.size, y, (comm.rank - 1) % comm.size)
+        pools.append({key: len(free) for key, free in comm._transport.pool.items() if key[0] is device.kind.pinned})
+    assert pools[1] == pools[2]
+
+
+def test_a_host_array_receives_what_a_device_sends(comm):
+    device = Device(seed=comm.rank)
+    x = np.arange(100.0) + comm.rank
+    y = comm.allreduce(device.array(x) if comm.rank % 2 else x)
+    y = y.get() if comm.rank % 2 else y
+    assert (y == comm.size * np.arange(100) + sum(range(comm.size))).all()
+
+
+def test_arrays_of_two_devices_do_not_mix(comm):
+    with pytest.raises(TypeError, match=r"^allreduce: sendbuf is an array of the stand-in, recvbuf a NumPy array"):
+        comm.allreduce(Device().array(np.zeros(3)), np.zeros(3))
+
+
+def test_eight_bit_floats_travel_and_are_reduced(comm):
+    device = Device(seed=comm.rank)
+    for dtype in FLOAT8:
+        y = comm.allreduce(device.array(np.ones(10, dtype)), op="max").get()
+        assert y.dtype == dtype
+        assert (y == np.ones(10, dtype)).all()
