@@ -5,6 +5,7 @@ import operator
 
 from mpi4py import MPI
 
+from . import foreign
 from .arrays import DATATYPES, MPI_OPS, OPS, kind_of, undefined
 
 _NAMES = ", ".join(str(dtype) for dtype in DATATYPES)
@@ -19,6 +20,8 @@ def buffer(call, name, array, writable=False):
     """
     kind = kind_of(array)
     if kind is None:
+        if why := foreign.refusal(array):
+            raise TypeError(f"{call}: {name} is of type {type(array).__name__}, and {why}")
         raise TypeError(
             f"{call}: {name} is of type {type(array).__name__}; mpicoll's collectives work on buffers, so pass a NumPy "
             f"array: numpy.asarray({name}) (lower case does not mean pickled objects here, as it does in mpi4py)"

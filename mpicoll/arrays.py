@@ -256,6 +256,24 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
 }
 
 
+FLOAT8 = (np.dtype(float8_e4m3fn), np.dtype(float8_e5m2))
+
+
+def pairs(op: str, dtype: np.dtype[Any]) -> NDArray[np.uint8]:
+    """The bits of a op b for all pairs of 8-bit floats, those of a and b at [256 a + b]: (65536,)."""
+    codes = np.arange(256, dtype=np.uint8).view(dtype)
+    return _bits(_quiet.run(_UFUNCS[op], codes[:, None], codes[None, :]))
+
+
+def quotients(size: int, dtype: np.dtype[Any]) -> NDArray[np.uint8]:
+    """The bits of every 8-bit float divided by `size`: (256,)."""
+    return _bits(_quiet.run(np.divide, np.arange(256, dtype=np.uint8).view(dtype), size))
+
+
+def _bits(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return array.reshape(-1).view(np.uint8)
+
+
 KINDS: dict[type, Callable[[Any], Kind]] = {}  # further types of arrays, and what tells the kind of one
 
 

@@ -1,11 +1,12 @@
 """The Communicator: where calls become collectives that run."""
 
+import functools
 import os
 
 import numpy as np
 from mpi4py import MPI
 
-from . import leaving, runtime, selection, topology
+from . import foreign, leaving, runtime, selection, topology
 from .collectives import Collectives
 from .progress.call import LiveCall, Transport
 from .progress.engine import Handle, drive, progress, run
@@ -15,6 +16,8 @@ from .progress.plan import Plan, RecordingCall
 from .progress.replay import Replays
 
 runtime.install_abort_hook(leaving.is_over)
+
+_PLAIN = {np.ndarray, np.memmap, type(None), int, str, tuple, list}  # what surely is no array of another library
 
 
 class Communicator(Collectives):
@@ -179,6 +182,26 @@ class Communicator(Collectives):
         return handle.result
 
     def _job(self, make, *arguments):
-        job = make(self, *arguments)
+        if all(type(argument) in _PLAIN for argument in arguments):
+            job = make(self, *arguments)
+        else:
+            job = self._foreign_job(make, arguments)
         self._transport.check(job.name)
         return job
+
+    def _foreign_job(self, make, arguments):
+        """The job of arguments among which may be arrays of other libraries; the caller gets back what he passed."""
+        natives = [foreign.native(argument) for argument in arguments]
+        job = make(self, *natives)
+        theirs = [pair for pair in zip(natives, arguments, strict=True) if pair[0] is not pair[1]]
+        if theirs:
+            job.result = next((array for native, array in theirs if native is job.result), job.result)
+            job.ready = functools.partial(_ready, job.kind, [array for _, array in theirs])
+        return job
+
+
+def _ready(kind, arrays):
+    """The kind's own event, after what other libraries have queued on their arrays."""
+    for array in arrays:
+        foreign.refresh(array)
+    return kind.ready()

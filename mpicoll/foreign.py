@@ -89,34 +89,6 @@ class _Refused(BufferError):
     """Why an array cannot be used, in words for users."""
 
 
-class Float8:
-    """Numbers of 8 bits on a device, of a type that CuPy has no arrays of: their bits, and their type.
-
-    It has what the collectives need of an array. Slices and `reshape` are on the same memory.
-
-    Attributes:
-        bits: an array of uint8, NumPy's or CuPy's; shape, strides and the like are its.
-        dtype: a type of ml_dtypes, such as float8_e4m3fn.
-    """
-
-    itemsize = 1
-
-    def __init__(self, bits: Any, dtype: np.dtype[Any]) -> None:
-        self.bits, self.dtype = bits, dtype
-        self.shape, self.strides, self.ndim = bits.shape, bits.strides, bits.ndim
-        self.nbytes, self.flags = bits.nbytes, bits.flags
-
-    def __len__(self) -> int:
-        return len(self.bits)
-
-    def __getitem__(self, part: slice) -> Float8:
-        return Float8(self.bits[part], self.dtype)
-
-    def reshape(self, *shape: Any) -> Float8:
-        """The same numbers in another shape."""
-        return Float8(self.bits.reshape(*shape), self.dtype)
-
-
 class _Lender:
     """`array` as NumPy and CuPy can import it: types that they do not know go by as unsigned integers.
 
@@ -155,17 +127,13 @@ class _Lender:
 def _from_dlpack(array: Any) -> Any:
     device = array.__dlpack_device__()
     place, lender = int(device[0]), _Lender(array, device)
-    result: Any
-    if place in _HOST:
-        result = np.from_dlpack(lender)
-        return result if lender.dtype is None else result.view(lender.dtype)
-    if place not in _CUDA:
+    if place not in _HOST | _CUDA:
         name = _ELSEWHERE.get(place, "unknown")
         raise _Refused(f"it is on a device of kind {name} ({place} in DLPack), not CUDA; pass a copy in host memory")
-    result = _cupy().from_dlpack(lender)
+    result: Any = (np if place in _HOST else _cupy()).from_dlpack(lender)
     if lender.dtype is not None:
-        result = Float8(result, lender.dtype) if lender.dtype.itemsize == 1 else result.view(lender.dtype)
-    if lender.read_only:
+        result = result.view(lender.dtype)
+    if place in _CUDA and lender.read_only:
         _read_only[id(result)] = result
     return result
 
@@ -201,8 +169,7 @@ def _native(array: Any) -> Any:
 def native(array: Any) -> Any:
     """`array` itself if it is NumPy's or CuPy's, or cannot be used; else one of NumPy's or CuPy's on the same memory.
 
-    That has the same shape, strides and type; on a device, types of 8 bits become a Float8. It keeps the memory alive.
-    Why an array cannot be used, tells `refusal`.
+    That has the same shape, strides and type, and keeps the memory alive. Why an array cannot be used, tells `refusal`.
     """
     if type(array) is np.ndarray:
         return array

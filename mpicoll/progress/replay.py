@@ -12,14 +12,15 @@ import weakref
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from ..arrays import Kind, NumPyArrays
+import numpy as np
+
 from .call import Job, Transport
 from .engine import run
 from .path import KEPT, begin
 from .plan import RecordingCall, play, record
 
 LIMIT = 256 * 1024  # bytes; above, what is saved is lost among the messages
-HOST: Kind = NumPyArrays  # on devices, what is saved is little of the whole
+LASTING = (np.ndarray, np.memmap)  # arrays that keep their memory; on devices, little of the whole would be saved
 KEEP = 16  # replays of one communicator; the oldest goes first
 
 
@@ -68,13 +69,11 @@ class Replays:
 
     def note(self, key: Hashable, first: Any, second: Any, job: Job) -> Replay | None:
         """The call is remembered, or recorded if it was seen before with these very arrays; then its replay."""
-        if (
-            job.kind is not NumPyArrays
-            or job.nbytes > LIMIT
-            or not (job.result is None or job.result is first or job.result is second)
-        ):
+        if job.nbytes > LIMIT or not (job.result is None or job.result is first or job.result is second):
             return None
         arrays = [array for array in (first, second) if array is not None]
+        if any(type(array) not in LASTING for array in arrays):
+            return None
         seen = self._seen.pop(key, None)
         if seen is None or any(ref() is not array for ref, array in zip(seen, arrays, strict=True)):
             if len(self._seen) >= KEEP:
