@@ -8,6 +8,7 @@ import time
 import traceback
 
 _RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+_LOCAL_RANK = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 _LOCAL_SIZE = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
@@ -19,6 +20,11 @@ def _from_launcher(names, default):
 def launched_rank():
     """This process's rank as the launcher told it, 0 without one; known before MPI starts."""
     return _from_launcher(_RANK, 0)
+
+
+def launched_local_rank():
+    """This process's rank among those of its node as the launcher told it, 0 without one; known before MPI starts."""
+    return _from_launcher(_LOCAL_RANK, 0)
 
 
 def limit_threads():

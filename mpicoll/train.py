@@ -28,6 +28,9 @@ def main(argv=None):
     """
     args = parse(argv)
     runtime.limit_threads()
+    from .training import devices
+
+    found = devices.find(args.device)
     from mpi4py import MPI
 
     from .communicator import Communicator
@@ -36,8 +39,9 @@ def main(argv=None):
     world = MPI.COMM_WORLD
     with contextlib.ExitStack() as stack:
         try:
+            device = devices.agree(world, args.device, found)
             comm = stack.enter_context(Communicator(world))
-            parts = set_up(comm, args, stack)
+            parts = set_up(comm, args, stack, *device)
         except ValueError as error:
             return fail(world, 2, error)
         if args.progress_thread:
@@ -92,6 +96,7 @@ def parse(argv):
     add("--optimizer", choices=sorted(DEFAULT_LR), default="adamw", help="SGD has a momentum of 0.9")
     add("--lr", type=at_least(0, float), help=f"peak learning rate: linear warm-up, cosine decay; None: {rates}")
     add("--seed", type=at_least(0), default=0, help="of the initial weights and of the order of the samples")
+    add("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: GPUs if every rank has one")
     add("--algorithm", help="of the all-reduce, by name; None: chosen by size")
     add("--bucket-cap-mb", type=at_least(0, float), default=25, help="MiB per gradient bucket (the first: 1 at most)")
     add("--no-overlap", action="store_true", help="communicate only when backward has ended")
@@ -105,8 +110,11 @@ def parse(argv):
         return parser.parse_args(argv)
 
 
-def set_up(comm, args, stack):
+def set_up(comm, args, stack, place, device):
     """Everything a run needs: text, sampler, model, reducer, optimizer, metrics (rank 0's open file or None).
+
+    Args:
+        place, device: from `devices.agree`.
 
     Raises:
         ValueError: on every rank; an argument or the data cannot be used.
@@ -117,15 +125,15 @@ def set_up(comm, args, stack):
     from .training.sampler import Sampler
 
     content, metrics = open_files(comm, args, stack)
-    text = data.Text(content, args.context, f"data file {args.data}" if args.data else "the text")
+    text = data.Text(content, args.context, f"data file {args.data}" if args.data else "the text").to(place)
     sampler = Sampler(len(text.train), args.global_batch, comm.rank, comm.size, args.seed, args.micro_batch)
     model = CharMLP(len(text.vocabulary), args.context, args.embedding, args.hidden, args.layers, args.seed)
     model = DistributedDataParallel(
-        model, comm, args.bucket_cap_mb, overlap=not args.no_overlap, algorithm=args.algorithm
+        model.to(place), comm, args.bucket_cap_mb, overlap=not args.no_overlap, algorithm=args.algorithm
     )
     kind = {"adamw": optimizers.AdamW, "sgd": optimizers.SGD}[args.optimizer]
     optimizer = kind(model.parameters, DEFAULT_LR[args.optimizer] if args.lr is None else args.lr)
-    return SimpleNamespace(text=text, sampler=sampler, model=model, optimizer=optimizer, metrics=metrics)
+    return SimpleNamespace(device=device, text=text, sampler=sampler, model=model, optimizer=optimizer, metrics=metrics)
 
 
 def open_files(comm, args, stack):

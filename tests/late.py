@@ -19,6 +19,7 @@ import random
 import time
 
 import numpy as np
+from device_array import DeviceArray
 
 from mpicoll import arrays
 from mpicoll.arrays import NumPyArrays
@@ -56,26 +57,27 @@ class Device:
     Args:
         eager: see above.
         aware: whether MPI may be given this memory; None: every second piece of 64 bytes.
-        seed: of the durations, 0 to 6 ticks each, if there are no rates.
+        seed: of the durations, below `ticks` each, if there are no rates.
         rates: bytes per second of each stream ("kernels", "outward", "inward"); then the clock is seconds.
 
     Attributes:
-        log: (clock, what) of everything that began and ended, in order.
-        spans: the names of the ranges that were entered.
+        log: (clock, what) of everything that began and ended, and of every named range, in order.
     """
 
-    def __init__(self, eager=False, aware=False, seed=0, rates=None):
-        self.eager, self.aware, self.rates = eager, aware, rates
+    def __init__(self, eager=False, aware=False, seed=0, ticks=7, rates=None):
+        self.eager, self.aware, self.durations, self.rates = eager, aware, ticks, rates
         self.random = random.Random(seed)
-        self.ticks, self.busy, self.pending, self.log, self.spans = 0, {}, [], [], []
+        self.ticks, self.busy, self.pending, self.log = 0, {}, [], []
         self.kind = LateArrays(self)
+        self.Array = type("LateArray", (LateArray,), {"device": self})
+        arrays.KINDS[self.Array] = lambda array: self.kind
 
     def now(self):
         return time.perf_counter() if self.rates else self.ticks
 
     def array(self, host):
         """A LateArray that holds what the NumPy array `host` holds."""
-        return LateArray(self, np.array(host))
+        return self.Array(np.array(host, order="C"))
 
     def look(self):
         """A look at an event: the clock goes on, and what has ended by then is done."""
@@ -92,7 +94,7 @@ class Device:
         """`effect`, a function that reads and writes these host arrays, is on the stream."""
         self.touch(name, reads, writes, stream)
         nbytes = sum(array.nbytes for array in writes)
-        took = nbytes / self.rates[stream] if self.rates else self.random.randrange(7)
+        took = nbytes / self.rates[stream] if self.rates else self.random.randrange(self.durations)
         begin = max(self.now(), self.busy.get(stream, 0))
         self.busy[stream] = begin + took
         self.log.append((begin, f"{name} began"))
@@ -118,35 +120,27 @@ def overlap(some, others):
     return any(np.may_share_memory(a, b) for a in some for b in others)
 
 
-class LateArray:
-    """An array on a Device; `host` is its memory, which only a test may look at."""
+class LateArray(DeviceArray):
+    """An array on a Device, of a class of its own for each; `_host` is its memory, which only a test may look at.
 
-    def __init__(self, device, host):
-        self.device, self.host = device, host
+    Kernels of the caller run on the stream "user"; what NumPy's functions write is in place at once, but not done.
+    """
 
-    def __len__(self):
-        return len(self.host)
+    device: Device
 
-    def __getitem__(self, part):
-        return LateArray(self.device, self.host[part])
-
-    def reshape(self, *shape):
-        return LateArray(self.device, self.host.reshape(*shape))
-
-    def __getattr__(self, name):
-        if name in ("dtype", "shape", "ndim", "nbytes", "itemsize", "flags", "strides", "size"):
-            return getattr(self.host, name)
-        raise AttributeError(f"a LateArray has no {name}")
+    @classmethod
+    def launched(cls, reads, writes):
+        cls.device.launch("user", "the caller's kernel", lambda: None, reads, writes)
 
     def fill_late(self, values):
-        """A kernel of the caller's own stream writes `values`, one number or an array like this one."""
-        host = self.host
+        """A kernel writes `values`, one number or an array like this one."""
+        host = self._host
         self.device.launch("user", "the caller's kernel", lambda: np.copyto(host, values), [], [host])
 
     def get(self):
         """The content, when all work has ended."""
         self.device.synchronise()
-        return self.host.copy()
+        return super().get()
 
 
 class LateArrays:
@@ -160,10 +154,10 @@ class LateArrays:
 
     def direct(self, array):
         aware = self.device.aware
-        return array.host.ctypes.data // 64 % 2 == 0 if aware is None else aware
+        return array._host.ctypes.data // 64 % 2 == 0 if aware is None else aware
 
     def span(self, name):
-        self.device.spans.append(name)
+        self.device.log.append((self.device.now(), name))
         return contextlib.nullcontext()
 
     def ready(self):
@@ -171,30 +165,30 @@ class LateArrays:
 
     def empty(self, shape, dtype):
         nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        return LateArray(self.device, Pinned.memory(nbytes).view(dtype).reshape(shape))
+        return self.device.Array(Pinned.memory(nbytes).view(dtype).reshape(shape))
 
     def writable(self, array):
-        return array.host.flags.writeable
+        return array._host.flags.writeable
 
     def shares_memory(self, a, b):
-        return np.may_share_memory(a.host, b.host)
+        return np.may_share_memory(a._host, b._host)
 
     def same_memory(self, a, b):
-        return NumPyArrays.same_memory(a.host, b.host)
+        return NumPyArrays.same_memory(a._host, b._host)
 
     def as_bytes(self, array):
-        self.device.touch("a message", [array.host], [])
-        return array.host.view(np.uint8)
+        self.device.touch("a message", [array._host], [])
+        return array._host.view(np.uint8)
 
     def memory(self, nbytes):
-        return LateArray(self.device, Pinned.memory(nbytes))
+        return self.device.Array(Pinned.memory(nbytes))
 
     def view(self, memory, count, dtype):
-        return LateArray(self.device, NumPyArrays.view(memory.host, count, dtype))
+        return self.device.Array(NumPyArrays.view(memory._host, count, dtype))
 
     def _kernel(self, name, function, out, *inputs):
-        hosts = [array.host for array in inputs]
-        return self.device.launch("kernels", name, lambda: function(out.host, *hosts), hosts, [out.host])
+        hosts = [array._host for array in inputs]
+        return self.device.launch("kernels", name, lambda: function(out._host, *hosts), hosts, [out._host])
 
     def copy(self, out, array):
         return None if self.same_memory(out, array) else self._kernel("a copy", NumPyArrays.copy, out, array)
@@ -208,12 +202,9 @@ class LateArrays:
         return finish and (lambda out: self._kernel("a finish", finish, out))
 
     def to_host(self, host, array):
-        source = array.host.view(np.uint8)
+        source = array._host.view(np.uint8)
         return self.device.launch("outward", "a copy to the host", lambda: np.copyto(host, source), [source], [host])
 
     def to_device(self, array, host):
-        target = array.host.view(np.uint8)[: len(host)]
+        target = array._host.view(np.uint8)[: len(host)]
         return self.device.launch("inward", "a copy to the device", lambda: np.copyto(target, host), [host], [target])
-
-
-arrays.KINDS[LateArray] = lambda array: array.device.kind

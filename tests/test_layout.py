@@ -38,7 +38,7 @@ ALLOWED = {
     "jobs": {"progress", "algorithms", "selection", "arrays", "arguments"},
     "collectives": {"jobs", "arguments"},
     "communicator": {"progress", "selection", "topology", "collectives", "leaving", "runtime", "foreign"},
-    "training": {"cost", "algorithms"},
+    "training": {"cost", "algorithms", "gpu", "probe", "runtime"},
     "examples": None,
     "train": None,
 }  # fmt: skip

@@ -34,7 +34,8 @@ class Text:
         characters: the length of the text.
         vocabulary: its distinct characters as a sorted string; token t stands for vocabulary[t].
         sha256: of the bytes, in hexadecimal.
-        train, held_out: (samples, context + 1) read-only windows on the tokens; nothing is copied.
+        tokens: the text, one after another; (characters,) unsigned integers.
+        train, held_out: (samples, context + 1) windows on the tokens, not to be written; nothing is copied.
 
     Args:
         content: bytes.
@@ -64,6 +65,15 @@ class Text:
                 f"train on and one to hold out are needed"
             )
         # The smallest type: indices travel through memory, and short integers are sorted faster.
-        tokens = tokens.astype(np.min_scalar_type(len(codes) - 1))
-        windows = np.lib.stride_tricks.sliding_window_view(tokens, context + 1)
-        self.train, self.held_out = windows[: split - context], windows[split - context :]
+        self.tokens, self._split = tokens.astype(np.min_scalar_type(len(codes) - 1)), split - context
+        self._cut(context + 1)
+
+    def to(self, place):
+        """The text itself; the tokens, and with them all samples, are what `place` made of them (see models)."""
+        self.tokens = place(self.tokens)
+        self._cut(self.train.shape[1])
+        return self
+
+    def _cut(self, length):
+        windows = np.lib.stride_tricks.sliding_window_view(self.tokens, length)
+        self.train, self.held_out = windows[: self._split], windows[self._split :]

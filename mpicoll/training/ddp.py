@@ -1,5 +1,6 @@
 """A model that trains data-parallel by the same calls as in one process (the first goal of Li et al., VLDB 2020)."""
 
+from .. import gpu
 from .reducer import Reducer
 
 
@@ -27,7 +28,8 @@ class DistributedDataParallel(Reducer):
 
     def forward(self, x):
         """The model's output for this rank's samples."""
-        return self.model.forward(x)
+        with gpu.span("forward"):
+            return self.model.forward(x)
 
     def backward(self, grad):
         """Every gradient is averaged over the ranks; inside `no_sync` it is only added to, and nothing is sent.
@@ -36,7 +38,8 @@ class DistributedDataParallel(Reducer):
             grad: the gradient of this rank's loss by the output. The mean over this rank's samples becomes the mean
                 over those of all ranks, where all have as many.
         """
-        self.model.backward(grad, self._after_layer)
+        with gpu.span("backward"):
+            self.model.backward(grad, self._after_layer)
         if self._synchronise:
             self.finish()
 

@@ -4,7 +4,10 @@ A layer's `forward` keeps what its `backward` needs; `backward` takes the gradie
 ADDS the gradients by its parameters into their `grad` and returns the gradient by its input. Adding lets micro-batches
 accumulate, and lets `grad` be a view into a bucket that is sent as it is.
 
-Shapes: a batch is the first axis. Every array has the dtype of the layer's parameters.
+Shapes: a batch is the first axis. Every array has the dtype of the layer's parameters, and is of their kind: NumPy's
+functions hand arrays of another library over to it (`__array_ufunc__`, `__array_function__`, and `like=` where nothing
+else says whose function is meant), so this text also runs on CuPy arrays. Nothing here needs a value on the host, so
+the host goes on while the device computes.
 """
 
 import numpy as np
@@ -23,7 +26,8 @@ class Parameter:
     __slots__ = ("data", "grad", "name")
 
     def __init__(self, name, data):
-        self.name, self.data, self.grad = name, np.ascontiguousarray(data), np.zeros_like(data, order="C")
+        self.name, self.data = name, np.asarray(data, order="C", like=data)
+        self.grad = np.zeros_like(self.data)
 
     def __repr__(self):
         return f"Parameter({self.name!r}, {self.data.dtype}{list(self.data.shape)})"
@@ -56,13 +60,31 @@ class Embedding(Layer):
         return self.table.data[x].reshape(len(x), x.shape[1] * self.table.data.shape[1])
 
     def backward(self, grad):
-        # Equal indices are brought together and each run is added up at once: np.add.at is far slower, and a stable
-        # sort keeps the order of additions, hence the bits, a function of the batch alone.
         indices = self.x.reshape(-1)
-        order = np.argsort(indices, kind="stable")
-        rows, starts = np.unique(indices[order], return_index=True)
-        if len(rows):
-            self.table.grad[rows] += np.add.reduceat(grad.reshape(len(indices), -1)[order], starts)
+        add = _add_sorted if isinstance(indices, np.ndarray) else _add_product
+        add(self.table.grad, indices, grad.reshape(len(indices), self.table.data.shape[1]))
+
+
+# Two ways to table[indices[i]] += rows[i] for all i. In both the order of additions, hence the bits, is a function of
+# the batch alone; it is not in np.add.at, which adds in whatever order the threads of a device come, and is slow.
+
+
+def _add_sorted(table, indices, rows):
+    """For the host: equal indices are brought together, by a stable sort, and each run is added up at once."""
+    order = np.argsort(indices, kind="stable")
+    present, starts = np.unique(indices[order], return_index=True)  # as many as there are: a device would be waited for
+    if len(present):
+        table[present] += np.add.reduceat(rows[order], starts)
+
+
+def _add_product(table, indices, rows):
+    """For devices: picking rows is a product with one-hot rows, adding them up one with its transpose.
+
+    No size depends on the data. It takes len(table) * len(indices) numbers of memory, little for characters, much for a
+    vocabulary of words; and a row that is not finite spreads over the table.
+    """
+    one_hot = np.arange(len(table), like=indices)[:, None] == indices
+    table += one_hot.astype(rows.dtype) @ rows
 
 
 class Linear(Layer):

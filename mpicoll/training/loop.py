@@ -1,11 +1,17 @@
-"""The training loop and the evaluation: the same numbers for every number of ranks, up to rounding."""
+"""The training loop and the evaluation: the same numbers for every number of ranks, up to rounding.
+
+Where model and samples are on a device, only the indices of a batch travel there, and losses stay there until they are
+reported: the host waits for it in the reducer's `finish`, and once per report.
+"""
 
 import contextlib
 import time
 
 import numpy as np
 
+from .. import gpu
 from .losses import cross_entropy
+from .replicas import on_host
 
 REPORT_EVERY = 10  # steps; the losses of so many are reduced together, so that a report costs a step nearly nothing
 
@@ -18,7 +24,7 @@ def train(comm, model, optimizer, windows, sampler, steps, schedule):
 
     Args:
         model: a DistributedDataParallel.
-        windows: (samples, context + 1), see `data.Text`.
+        windows: (samples, context + 1), see `data.Text`; of the same kind of arrays as the model's parameters.
         sampler: gives this rank's share of every global batch, cut into micro-batches.
         schedule: step → learning rate.
 
@@ -31,14 +37,15 @@ def train(comm, model, optimizer, windows, sampler, steps, schedule):
         start = time.perf_counter()
         model.zero_grad()
         loss = 0.0
-        for i, part in enumerate(sampler.batch(step), 1):
+        for i, part in enumerate(np.asarray(sampler.batch(step), like=windows), 1):
             batch = windows[part]
             with contextlib.nullcontext() if i == sampler.accumulation else model.no_sync():
                 losses, grad = cross_entropy(model.forward(batch[:, :-1]), batch[:, -1], divisor=sampler.share)
                 model.backward(grad)
             loss += losses.sum() / sampler.share
         optimizer.lr = schedule(step)
-        optimizer.step()
+        with gpu.span("optimizer"):
+            optimizer.step()
         took = time.perf_counter() - start
         records.append(
             {
@@ -53,9 +60,8 @@ def train(comm, model, optimizer, windows, sampler, steps, schedule):
             }
         )
         if len(records) == REPORT_EVERY or step == steps - 1:
-            for record, mean in zip(
-                records, comm.allreduce(np.array([r["loss"] for r in records]), op="avg"), strict=True
-            ):
+            losses = on_host(np.stack([record["loss"] for record in records]))
+            for record, mean in zip(records, comm.allreduce(losses, op="avg"), strict=True):
                 yield {**record, "loss": float(mean)}
             records = []
 
@@ -67,4 +73,4 @@ def evaluate(comm, model, windows, batch=1000):
     for start in range(0, len(shard), batch):
         part = shard[start : start + batch]
         total += cross_entropy(model.forward(part[:, :-1]), part[:, -1])[0].sum()
-    return float(comm.allreduce(np.array([total]))[0]) / len(windows)
+    return float(comm.allreduce(np.array([float(total)]))[0]) / len(windows)

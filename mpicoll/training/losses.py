@@ -15,7 +15,7 @@ def cross_entropy(logits, targets, divisor=1):
     Returns:
         (losses, grad): float64 (batch,), and an array like logits.
     """
-    rows = np.arange(len(targets))
+    rows = np.arange(len(targets), like=targets)
     grad = logits - logits.max(axis=1, keepdims=True)  # exp cannot overflow
     picked = grad[rows, targets].astype(np.float64)
     np.exp(grad, out=grad)

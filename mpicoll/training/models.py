@@ -17,6 +17,18 @@ class Sequential:
         self.layers = list(layers)
         self.parameters = [p for layer in self.layers for p in layer.parameters]
 
+    def to(self, place):
+        """The model itself; the data and the gradient of every parameter are what `place` made of them.
+
+        Comes before a reducer and an optimizer, which make arrays like the parameters' and views.
+
+        Args:
+            place: array → array, such as `cupy.asarray`.
+        """
+        for p in self.parameters:
+            p.data, p.grad = place(p.data), place(p.grad)
+        return self
+
     def forward(self, x):
         """The output for a batch; every layer keeps what its backward needs."""
         for layer in self.layers:

@@ -1,6 +1,7 @@
 """Optimizers: they change `parameter.data` by `parameter.grad`, in place, and know nothing of ranks.
 
-Replicas stay bit-identical because equal gradients go through the same arithmetic on every rank.
+Replicas stay bit-identical because equal gradients go through the same arithmetic on every rank. All arrays are like
+the parameters': on the device where these are, see `layers`.
 """
 
 import numpy as np
@@ -12,10 +13,8 @@ class Optimizer:
     def __init__(self, parameters, lr):
         self.parameters, self.lr = list(parameters), lr
         # One piece of scratch serves all parameters: the largest of each dtype.
-        self.scratch = {}
-        for p in self.parameters:
-            if p.data.size > self.scratch.get(p.data.dtype, np.empty(0)).size:
-                self.scratch[p.data.dtype] = np.empty(p.data.size, p.data.dtype)
+        largest = {p.data.dtype: p.data for p in sorted(self.parameters, key=lambda p: p.data.size)}
+        self.scratch = {dtype: np.empty_like(data.reshape(-1)) for dtype, data in largest.items()}
 
     def temporary(self, array):
         """Scratch in the shape and dtype of `array`, with nothing in it yet."""

@@ -13,6 +13,7 @@ import time
 
 import numpy as np
 
+from .. import gpu
 from .replicas import check_layout
 
 MIB = 1 << 20
@@ -33,7 +34,7 @@ class Bucket:
     def __init__(self, parameters):
         self.parameters, self.pending = parameters, len(parameters)
         self.handle = self.launched_at = None
-        self.flat = np.zeros(sum(p.data.size for p in parameters), parameters[0].data.dtype)
+        self.flat = np.zeros_like(parameters[0].data, shape=(sum(p.data.size for p in parameters),))
 
     def views(self):
         """Every parameter with its part of `flat`, in the parameter's shape."""
@@ -79,6 +80,7 @@ class Reducer:
         communication_s: of the last finished step, seconds in which at least one bucket was in flight, from its launch
             until the engine saw it end; an upper bound, since the engine sees only when somebody pumps.
         exposed_s: of the last finished step, seconds that `finish` took: the communication not hidden by computation.
+            On a device it includes the rest of the computation, which the host has only queued when backward returns.
         bytes_sent: by this rank for the buckets of the last finished step.
 
     Raises:
@@ -190,5 +192,6 @@ class Reducer:
             if self.next_bucket == 0:
                 self._sent_before = self.comm.bytes_sent
             bucket.launched_at = time.perf_counter()
-            bucket.handle = self.comm.iallreduce(bucket.flat, bucket.flat, op="avg", algorithm=self.algorithm)
+            with gpu.span(f"bucket {self.next_bucket}"):
+                bucket.handle = self.comm.iallreduce(bucket.flat, bucket.flat, op="avg", algorithm=self.algorithm)
             self.next_bucket += 1

@@ -8,6 +8,11 @@ import hashlib
 import numpy as np
 
 
+def on_host(array):
+    """The array as NumPy's, by waiting for the device if it is on one; the one way back to the host in training."""
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
 def digest(content):
     """The sha256 of bytes or of a contiguous array, as 32 bytes in a uint8 array."""
     return np.frombuffer(hashlib.sha256(content).digest(), np.uint8)
@@ -16,7 +21,7 @@ def digest(content):
 def fingerprints(parameters):
     """One sha256 per parameter, over the bytes of its data: (parameters, 32) uint8."""
     # The view as bytes also serves types that the buffer protocol does not know (bfloat16).
-    rows = [digest(p.data.reshape(-1).view(np.uint8)) for p in parameters]
+    rows = [digest(on_host(p.data).reshape(-1).view(np.uint8)) for p in parameters]
     return np.stack(rows) if rows else np.empty((0, 32), np.uint8)
 
 

@@ -11,10 +11,11 @@ from .replicas import fingerprints, first_difference
 
 
 def heading(comm, parts):
-    """The lines above the progress bar: data, model, how the work is shared out."""
+    """The lines above the progress bar: device, data, model, how the work is shared out."""
     text, sampler, model = parts.text, parts.sampler, parts.model
     sizes = ", ".join(f"{b.flat.nbytes / 2**20:.2f}" for b in model.buckets)
     return (
+        f"device {parts.device}\n"
         f"text   {text.characters:,} characters, {len(text.vocabulary)} different ones, sha256 {text.sha256[:12]}; "
         f"{len(text.held_out):,} held out\n"
         f"model  {sum(p.data.size for p in model.parameters):,} parameters; gradient buckets of {sizes} MiB\n"
@@ -49,6 +50,7 @@ def summarise(comm, parts, records, seconds, held_out, algorithm):
     return {
         "event": "summary",
         "world_size": comm.size,
+        "device": parts.device,
         "steps": steps,
         "global_batch": sampler.global_batch,
         "first_loss": records[0]["loss"],

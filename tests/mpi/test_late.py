@@ -2,14 +2,22 @@
 
 import numpy as np
 import pytest
+from device_array import DeviceArray
 from forms import FORMS
-from late import POISON, Device, LateArray, LateArrays, TooEarly, Work
+from late import POISON, Device, LateArrays, TooEarly, Work
 from mpi4py import MPI
 from test_matrix import CASES, FLOAT8, REDUCING
 
 import mpicoll
+from mpicoll import gpu
 from mpicoll.progress import call as call_module
 from mpicoll.progress.staging import StagedRecv, StagedSend
+from mpicoll.training import layers, loop
+from mpicoll.training.data import Text
+from mpicoll.training.models import CharMLP
+from mpicoll.training.optimizers import AdamW
+from mpicoll.training.replicas import on_host
+from mpicoll.training.sampler import Sampler
 
 pytestmark = pytest.mark.mpi
 
@@ -31,12 +39,12 @@ def perform(comm, device, form, name, *buffers, **arguments):
     late = {}
     for buffer in buffers:
         if isinstance(buffer, np.ndarray) and id(buffer) not in late:
-            late[id(buffer)] = LateArray(device, buffer), buffer.copy()
+            late[id(buffer)] = device.Array(buffer), buffer.copy()
     passed = [late[id(buffer)][0] if id(buffer) in late else buffer for buffer in buffers]
 
     def fill():
         for array, _ in late.values():
-            array.host.reshape(-1).view(np.uint8)[...] = POISON
+            array._host.reshape(-1).view(np.uint8)[...] = POISON
         for array, content in late.values():
             array.fill_late(content)
 
@@ -68,7 +76,7 @@ def test_nothing_is_touched_too_early(comm, cases, algorithm, form, mode):
             assert result is None
         else:
             assert (result.get().reshape(-1) == want.reshape(-1)).all(), arguments
-    assert any(cases.__name__ in name for name in device.spans)
+    assert any(cases.__name__ in what for _, what in device.log)
 
 
 def exchange(comm, device, form, count=100):
@@ -175,6 +183,47 @@ def test_a_host_array_receives_what_a_device_sends(comm):
     y = comm.allreduce(device.array(x) if comm.rank % 2 else x)
     y = y.get() if comm.rank % 2 else y
     assert (y == comm.size * np.arange(100) + sum(range(comm.size))).all()
+
+
+def trained(comm, place, monkeypatch):
+    """The parameters and losses of a small model trained for some steps."""
+    monkeypatch.setattr(layers, "_add_sorted", layers._add_product)  # a device's order of additions
+    windows = Text(b"the quick brown fox jumps over the lazy dog; " * 20, context=5).to(place).train
+    model = CharMLP(28, 5, 4, 16, 2, seed=comm.rank).to(place)
+    model = mpicoll.DistributedDataParallel(model, comm, bucket_cap_mb=1e-3, first_bucket_mb=1e-3)
+    sampler = Sampler(len(windows), 24, comm.rank, comm.size, seed=3)
+    records = list(loop.train(comm, model, AdamW(model.parameters, 0.01), windows, sampler, 13, lambda step: 0.01))
+    return [on_host(p.data) for p in model.parameters], [record["loss"] for record in records]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_training_on_a_device_gives_the_bits_of_the_host(comm, monkeypatch, mode):
+    if 24 % comm.size:
+        pytest.skip("the batch does not divide")
+    device = Device(**mode, seed=comm.rank)
+    parameters, losses = trained(comm, device.array, monkeypatch)
+    expected, expected_losses = trained(comm, np.asarray, monkeypatch)
+    assert losses == expected_losses
+    for own, other in zip(parameters, expected, strict=True):
+        assert own.tobytes() == other.tobytes()
+
+
+def test_buckets_leave_while_backward_goes_on_and_nobody_waits(comm, monkeypatch):
+    if comm.size not in (2, 3):
+        pytest.skip("for two and three ranks")
+    monkeypatch.setattr(call_module, "MESSAGE_LIMIT", 1 << 20)
+    device = Device(ticks=1)
+    monkeypatch.setattr(gpu, "span", device.kind.span)
+    DeviceArray.waited_at.clear()
+    trained(comm, device.array, monkeypatch)
+    assert all("replicas.py" in line for line in DeviceArray.waited_at)
+    log = [what for _, what in device.log]
+    step = log[log.index("forward") : log.index("optimizer")]  # the first
+    buckets = [what for what in step if what.startswith("bucket")]
+    assert len(buckets) > 3
+    assert step.index("a copy to the host began") < step.index(buckets[-1])
+    kernels = [i for i, what in enumerate(step) if what == "the caller's kernel began"]
+    assert step.index("allreduce round 0") < kernels[-1]
 
 
 def test_arrays_of_two_devices_do_not_mix(comm):
