@@ -1,12 +1,13 @@
 """The Communicator: where calls become collectives that run."""
 
 import functools
+import json
 import os
 
 import numpy as np
 from mpi4py import MPI
 
-from . import foreign, leaving, runtime, selection, topology
+from . import foreign, gpu, leaving, runtime, selection, topology
 from .collectives import Collectives
 from .progress.call import LiveCall, Transport
 from .progress.engine import Handle, drive, progress, run
@@ -62,11 +63,12 @@ class Communicator(Collectives):
         self._transport.at_close.append(self._replays.clear)
         self.rank, self.size = self._transport.rank, self._transport.size
         leaving.register(self._transport)
-        self.allowed = selection.parse("")
+        self.allowed, self.links = selection.parse(""), selection.HOST
         names = self.iallgather(topology.own_name(), algorithm="ring").wait().reshape(self.size, -1)
         self.places = topology.number_nodes(map(bytes, names))
         self.node, self.local_rank = self.places[self.rank]
-        text = self._of_rank_0(os.environ.get(selection.VARIABLE, ""))
+        text, devices = json.loads(self._of_rank_0(json.dumps([os.environ.get(selection.VARIABLE, ""), gpu.in_use()])))
+        self.links = selection.DEVICE if devices else selection.HOST
         try:
             self.allowed = selection.parse(text)
         except ValueError:
@@ -124,7 +126,7 @@ class Communicator(Collectives):
             raise ValueError(f"explain: {collective!r} is no collective; there are {', '.join(self.allowed)}")
         if algorithm is not None:
             return selection.forced(collective, algorithm)
-        return selection.choose(collective, nbytes, self.size, self.allowed[collective])
+        return selection.choose(collective, nbytes, self.size, self.allowed[collective], self.links)
 
     @staticmethod
     def progress():

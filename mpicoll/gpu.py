@@ -29,6 +29,11 @@ def find() -> tuple[int, str]:
     return count, why if hidden is None or count else f"{why}; CUDA_VISIBLE_DEVICES is {hidden!r}"
 
 
+def in_use() -> bool:
+    """Whether the program has loaded CuPy."""
+    return "cupy" in sys.modules
+
+
 def choose(local_rank: int) -> int:
     """The number of this process's GPU, local_rank modulo their number: it is the current device and has a context.
 

@@ -8,16 +8,16 @@ from .algorithms import prepare
 from .algorithms.cut import even
 from .arrays import NumPyArrays
 from .progress.call import Job
-from .selection import chosen, family, forced
+from .selection import chosen, forced, function
 
 
 def broadcast(comm, buf, _, root, algorithm):
     name = "broadcast"
     root = arguments.rank(name, "root", root, comm.size)
     kind, flat = arguments.buffer(name, "buf", buf, writable=comm.rank != root)
-    function = _function(comm, name, algorithm, flat.nbytes)
-    (array,) = prepare(function, (flat,), even(len(flat), comm.size))
-    return Job(name, kind, flat, "sum", lambda c, op: function(c, array, root), buf)
+    algorithm = _algorithm(comm, name, algorithm, flat.nbytes)
+    (array,) = prepare(algorithm, (flat,), even(len(flat), comm.size))
+    return Job(name, kind, flat, "sum", lambda c, op: algorithm(c, array, root), buf)
 
 
 def reduce(comm, sendbuf, recvbuf, op, root, algorithm):
@@ -29,18 +29,18 @@ def reduce(comm, sendbuf, recvbuf, op, root, algorithm):
         recvbuf, recv = _as_large(name, kind, recvbuf, sendbuf, send)
     else:
         recvbuf = None
-    function = _function(comm, name, algorithm, send.nbytes)
-    arrays = prepare(function, (send, recv), even(len(send), comm.size))
-    return Job(name, kind, send, op, lambda c, op: function(c, *arrays, op, root), recvbuf)
+    algorithm = _algorithm(comm, name, algorithm, send.nbytes)
+    arrays = prepare(algorithm, (send, recv), even(len(send), comm.size))
+    return Job(name, kind, send, op, lambda c, op: algorithm(c, *arrays, op, root), recvbuf)
 
 
 def allreduce(comm, sendbuf, recvbuf, op, algorithm):
     name = "allreduce"
     kind, send, op = _reducible(name, sendbuf, op)
     recvbuf, recv = _as_large(name, kind, recvbuf, sendbuf, send)
-    function = _function(comm, name, algorithm, send.nbytes)
-    arrays = prepare(function, (send, recv), even(len(send), comm.size))
-    return Job(name, kind, send, op, lambda c, op: function(c, *arrays, op), recvbuf)
+    algorithm = _algorithm(comm, name, algorithm, send.nbytes)
+    arrays = prepare(algorithm, (send, recv), even(len(send), comm.size))
+    return Job(name, kind, send, op, lambda c, op: algorithm(c, *arrays, op), recvbuf)
 
 
 def reduce_scatter(comm, sendbuf, recvbuf, op, counts, algorithm):
@@ -50,9 +50,9 @@ def reduce_scatter(comm, sendbuf, recvbuf, op, counts, algorithm):
     what = f"rank {rank}'s part of sendbuf has {lengths[rank]}"
     recvbuf, recv = arguments.receive(name, kind, recvbuf, shape, sendbuf, what)
     arguments.no_overlap(name, kind, send, recv, _own(send, lengths, rank), "sendbuf's own part as recvbuf")
-    function = _function(comm, name, algorithm, send.nbytes)
-    arrays = prepare(function, (send, recv), lengths)
-    return Job(name, kind, send, op, lambda c, op: function(c, *arrays, op), recvbuf)
+    algorithm = _algorithm(comm, name, algorithm, send.nbytes)
+    arrays = prepare(algorithm, (send, recv), lengths)
+    return Job(name, kind, send, op, lambda c, op: algorithm(c, *arrays, op), recvbuf)
 
 
 def allgather(comm, sendbuf, recvbuf, counts, algorithm):
@@ -62,9 +62,9 @@ def allgather(comm, sendbuf, recvbuf, counts, algorithm):
     what = f"all ranks together send {sum(lengths)}"
     recvbuf, recv = arguments.receive(name, kind, recvbuf, shape, sendbuf, what)
     arguments.no_overlap(name, kind, recv, send, _own(recv, lengths, rank), "recvbuf's own part as sendbuf")
-    function = _function(comm, name, algorithm, recv.nbytes)
-    arrays = prepare(function, (send, recv), lengths)
-    return Job(name, kind, recv, "sum", lambda c, op: function(c, *arrays), recvbuf)
+    algorithm = _algorithm(comm, name, algorithm, recv.nbytes)
+    arrays = prepare(algorithm, (send, recv), lengths)
+    return Job(name, kind, recv, "sum", lambda c, op: algorithm(c, *arrays), recvbuf)
 
 
 def alltoall(comm, sendbuf, recvbuf, algorithm):
@@ -73,9 +73,9 @@ def alltoall(comm, sendbuf, recvbuf, algorithm):
     _, lengths = arguments.scattered(name, sendbuf, None, comm.size, comm.rank)
     recvbuf, recv = arguments.receive(name, kind, recvbuf, sendbuf.shape, sendbuf, f"sendbuf has {len(send)}")
     arguments.no_overlap(name, kind, send, recv, send[:0], None)
-    function = _function(comm, name, algorithm, send.nbytes)
-    arrays = prepare(function, (send, recv), lengths)
-    return Job(name, kind, send, "sum", lambda c, op: function(c, *arrays), recvbuf)
+    algorithm = _algorithm(comm, name, algorithm, send.nbytes)
+    arrays = prepare(algorithm, (send, recv), lengths)
+    return Job(name, kind, send, "sum", lambda c, op: algorithm(c, *arrays), recvbuf)
 
 
 def alltoallv(comm, sendbuf, recvbuf, sendcounts, recvcounts, algorithm):
@@ -86,9 +86,9 @@ def alltoallv(comm, sendbuf, recvbuf, sendcounts, recvcounts, algorithm):
     what = f"recvcounts say that {sum(received)} are received"
     recvbuf, recv = arguments.receive(name, kind, recvbuf, shape, sendbuf, what)
     arguments.no_overlap(name, kind, send, recv, send[:0], None)
-    function = _function(comm, "alltoall" if algorithm is None else name, algorithm, 0)
-    arrays = prepare(function, (send, recv), lengths, received)
-    return Job(name, kind, send, "sum", lambda c, op: function(c, *arrays), recvbuf)
+    algorithm = _algorithm(comm, "alltoall" if algorithm is None else name, algorithm, 0)
+    arrays = prepare(algorithm, (send, recv), lengths, received)
+    return Job(name, kind, send, "sum", lambda c, op: algorithm(c, *arrays), recvbuf)
 
 
 def gather(comm, sendbuf, recvbuf, root, algorithm):
@@ -103,9 +103,9 @@ def gather(comm, sendbuf, recvbuf, root, algorithm):
         arguments.no_overlap(name, kind, recv, send, _own(recv, lengths, rank), "recvbuf's own part as sendbuf")
     else:
         recvbuf = None
-    function = _function(comm, name, algorithm, send.nbytes * size)
-    arrays = prepare(function, (send, recv), lengths)
-    return Job(name, kind, send, "sum", lambda c, op: function(c, *arrays, root), recvbuf)
+    algorithm = _algorithm(comm, name, algorithm, send.nbytes * size)
+    arrays = prepare(algorithm, (send, recv), lengths)
+    return Job(name, kind, send, "sum", lambda c, op: algorithm(c, *arrays, root), recvbuf)
 
 
 def scatter(comm, sendbuf, recvbuf, root, algorithm):
@@ -120,15 +120,15 @@ def scatter(comm, sendbuf, recvbuf, root, algorithm):
         if len(send) != sum(lengths):
             raise ValueError(f"{name}: sendbuf has {len(send)} elements, {size} recvbufs have {sum(lengths)}")
         arguments.no_overlap(name, kind, send, recv, _own(send, lengths, rank), "sendbuf's own part as recvbuf")
-    function = _function(comm, name, algorithm, recv.nbytes * size)
-    arrays = prepare(function, (send, recv), lengths)
-    return Job(name, kind, recv, "sum", lambda c, op: function(c, *arrays, root), recvbuf)
+    algorithm = _algorithm(comm, name, algorithm, recv.nbytes * size)
+    arrays = prepare(algorithm, (send, recv), lengths)
+    return Job(name, kind, recv, "sum", lambda c, op: algorithm(c, *arrays, root), recvbuf)
 
 
 def barrier(comm, _, __, algorithm):
     token = NumPyArrays.memory(0)
-    function = _function(comm, "barrier", algorithm, 0)
-    return Job("barrier", NumPyArrays, token, "sum", lambda c, op: function(c, token, op), None)
+    algorithm = _algorithm(comm, "barrier", algorithm, 0)
+    return Job("barrier", NumPyArrays, token, "sum", lambda c, op: algorithm(c, token, op), None)
 
 
 # Point-to-point messages are the shortest of algorithms.
@@ -168,10 +168,11 @@ def sendrecv(comm, sendbuf, dest, recvbuf, source):
     return Job(name, kind, out, "sum", program, recvbuf)
 
 
-def _function(comm, name, algorithm, nbytes):
+def _algorithm(comm, name, algorithm, nbytes):
     if algorithm is None:
-        return chosen(name, nbytes, comm.size, comm.allowed[name])
-    return family(name)[forced(name, algorithm).algorithm]
+        return chosen(name, nbytes, comm.size, comm.allowed[name], comm.links)
+    collective = "alltoall" if name == "alltoallv" else name
+    return function(collective, forced(name, algorithm).algorithm, nbytes, comm.size, comm.links)
 
 
 def _reducible(name, sendbuf, op):

@@ -1,30 +1,61 @@
-"""Which algorithm performs a call; it depends only on what all ranks share: collective, bytes, number of ranks.
+"""Which algorithm performs a call; it depends only on what all ranks share: collective, bytes, ranks, kind of links.
 
 The one named by the call's `algorithm` argument is taken, strictly. Otherwise it is the one, of those that
-MPICOLL_ALGORITHM allows, for which the cost model predicts the shortest time on ordinary links.
+MPICOLL_ALGORITHM allows, for which the cost model predicts the shortest time. The links are those of device arrays if
+rank 0's program had loaded CuPy when the communicator was made, whatever arrays a call then gets.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
 from . import cost
-from .algorithms import COLLECTIVES, FAMILIES
+from .algorithms import COLLECTIVES, FAMILIES, ring
 from .algorithms.cut import even
 from .language import Algorithm
 
 VARIABLE = "MPICOLL_ALGORITHM"
 
-# Links between processes of one machine, as a Python program sees them: seconds for a message, and for a byte.
-ALPHA, BETA = 4e-6, 1e-10
-CACHED = 4 << 20  # bytes that stay in a core's caches
+
+class Links(NamedTuple):
+    """What a message and a reduction cost between processes of one machine, as a Python program sees it.
+
+    Attributes:
+        alpha, beta: seconds for a message, and for a byte of it.
+        gamma, gamma_cached: seconds for a byte reduced, from memory, and in buffers of up to CACHED bytes.
+        segment: bytes of a segment where an algorithm pipelines.
+    """
+
+    alpha: float
+    beta: float
+    gamma: float
+    gamma_cached: float
+    segment: int
+
+    def predict(self, collective: str, algorithm: str, nbytes: int, size: int) -> float:
+        """The seconds that the cost model predicts for a buffer of `nbytes` bytes on `size` ranks."""
+        gamma = self.gamma_cached if nbytes <= CACHED else self.gamma
+        segments = self.options(collective, algorithm, nbytes, size)
+        return cost.predict(collective, algorithm, even(nbytes, size), 1, self.alpha, self.beta, gamma, **segments)
+
+    def options(self, collective: str, algorithm: str, nbytes: int, size: int) -> dict[str, int]:
+        """The options of the algorithm for these links; none where its own choice is right."""
+        if (
+            self.segment == ring.SEGMENT_BYTES
+            or "segments" not in inspect.signature(FAMILIES[collective][algorithm]).parameters
+        ):
+            return {}
+        cut = collective in ("allreduce", "reduce_scatter")  # into chunks, which are then cut into two segments or more
+        return {"segments": max(2 if cut else 1, -(-nbytes // (self.segment * (size if cut else 1))))}
 
 
-def gamma(nbytes: int) -> float:
-    """Seconds for a byte reduced, in a buffer of `nbytes` bytes: memory is several times slower than the caches."""
-    return 1e-11 if nbytes <= CACHED else 1e-10
+CACHED = 4 << 20  # bytes that stay in a core's caches; memory is several times slower
+HOST = Links(alpha=4e-6, beta=1e-10, gamma=1e-10, gamma_cached=1e-11, segment=ring.SEGMENT_BYTES)
+# A step waits for the events of kernels, so few long steps are better. These are guesses, not measured.
+DEVICE = Links(alpha=3e-5, beta=2e-11, gamma=2e-12, gamma_cached=2e-12, segment=4 << 20)
 
 
 def family(collective: str) -> dict[str, Callable[..., Algorithm]]:
@@ -87,7 +118,7 @@ def parse(text: str) -> dict[str, tuple[str, ...]]:
 
 
 @functools.lru_cache(maxsize=1024)
-def choose(collective: str, nbytes: int, size: int, allowed: tuple[str, ...]) -> Choice:
+def choose(collective: str, nbytes: int, size: int, allowed: tuple[str, ...], links: Links = HOST) -> Choice:
     """The Choice for a buffer of `nbytes` bytes on `size` ranks, of the `allowed` names.
 
     Raises:
@@ -99,19 +130,27 @@ def choose(collective: str, nbytes: int, size: int, allowed: tuple[str, ...]) ->
             f"{collective}: {VARIABLE} allows none of its algorithms {', '.join(names)}; add "
             f"';{collective}:{next(iter(names))}' to it"
         )
-    counts = even(nbytes, size)
-    predicted = {name: cost.predict(collective, name, counts, 1, ALPHA, BETA, gamma(nbytes)) for name in names}
+    predicted = {name: links.predict(collective, name, nbytes, size) for name in names}
     best = min(allowed, key=predicted.__getitem__)
-    reason = f"the shortest predicted time for {nbytes} bytes on {size} ranks"
+    of = " of a program with devices" if links is DEVICE else ""
+    reason = f"the shortest predicted time for {nbytes} bytes on {size} ranks{of}"
     if len(allowed) < len(names):
         reason += f", of those that {VARIABLE} allows ({', '.join(allowed)})"
     return Choice(best, reason, predicted)
 
 
 @functools.lru_cache(maxsize=1024)
-def chosen(collective: str, nbytes: int, size: int, allowed: tuple[str, ...]) -> Callable[..., Algorithm]:
-    """The function of the algorithm that `choose` names."""
-    return FAMILIES[collective][choose(collective, nbytes, size, allowed).algorithm]
+def chosen(collective: str, nbytes: int, size: int, allowed: tuple[str, ...], links: Links) -> Callable[..., Algorithm]:
+    """The function of the algorithm that `choose` names, with its options."""
+    return function(collective, choose(collective, nbytes, size, allowed, links).algorithm, nbytes, size, links)
+
+
+@functools.lru_cache(maxsize=1024)
+def function(collective: str, algorithm: str, nbytes: int, size: int, links: Links) -> Callable[..., Algorithm]:
+    """The function of an algorithm, with its options."""
+    options = links.options(collective, algorithm, nbytes, size)
+    found = FAMILIES[collective][algorithm]
+    return functools.partial(found, **options) if options else found
 
 
 def forced(collective: str, algorithm: object) -> Choice:

@@ -31,7 +31,7 @@ class World:
 
 class Handle:
     def __init__(self, world, number, out):
-        self.world, self.number, self.out, self.ended_at = world, number, out, None
+        self.world, self.number, self.out, self.began_at, self.ended_at = world, number, out, None, None
 
     def wait(self):
         memory(self.out)[...] = np.mean(self.world.collect(self.number), axis=0)

@@ -37,7 +37,7 @@ ALLOWED = {
     "leaving": {"progress"},
     "jobs": {"progress", "algorithms", "selection", "arrays", "arguments"},
     "collectives": {"jobs", "arguments"},
-    "communicator": {"progress", "selection", "topology", "collectives", "leaving", "runtime", "foreign"},
+    "communicator": {"progress", "selection", "topology", "collectives", "leaving", "runtime", "foreign", "gpu"},
     "training": {"cost", "algorithms", "gpu", "probe", "runtime"},
     "examples": None,
     "train": None,

@@ -5,7 +5,7 @@ import pytest
 from mpicoll import cost
 from mpicoll.algorithms import COLLECTIVES, FAMILIES
 from mpicoll.algorithms.cut import even
-from mpicoll.selection import ALPHA, BETA, choose, forced, gamma, parse
+from mpicoll.selection import DEVICE, HOST, choose, forced, function, parse
 
 EVERYTHING = {collective: tuple(family) for collective, family in FAMILIES.items()}
 
@@ -66,15 +66,31 @@ def test_nothing_left_is_told_when_it_is_needed():
 def test_the_shortest_predicted_time_wins(collective):
     for size in (1, 2, 3, 8, 100):
         for nbytes in (0, 8, 1 << 16, 1 << 24):
-            choice = choose(collective, nbytes, size, EVERYTHING[collective])
-            times = {
-                name: cost.predict(collective, name, even(nbytes, size), 1, ALPHA, BETA, gamma(nbytes))
-                for name in FAMILIES[collective]
-            }
-            assert choice.predicted == times
-            assert times[choice.algorithm] == min(times.values())
-            one = EVERYTHING[collective][-1:]
-            assert choose(collective, nbytes, size, one).algorithm == one[0]
+            for links in (HOST, DEVICE):
+                choice = choose(collective, nbytes, size, EVERYTHING[collective], links)
+                times = {name: links.predict(collective, name, nbytes, size) for name in FAMILIES[collective]}
+                assert choice.predicted == times
+                assert times[choice.algorithm] == min(times.values())
+                one = EVERYTHING[collective][-1:]
+                assert choose(collective, nbytes, size, one, links).algorithm == one[0]
+
+
+def test_the_prediction_is_the_cost_models():
+    assert HOST.predict("allreduce", "ring", 1 << 24, 4) == cost.predict(
+        "allreduce", "ring", even(1 << 24, 4), 1, HOST.alpha, HOST.beta, HOST.gamma
+    )
+    assert DEVICE.predict("broadcast", "ring", 1 << 24, 4) == cost.predict(
+        "broadcast", "ring", even(1 << 24, 4), 1, DEVICE.alpha, DEVICE.beta, DEVICE.gamma, segments=4
+    )
+
+
+def test_an_algorithm_gets_the_segments_of_the_links():
+    assert DEVICE.options("allreduce", "ring", 64 << 20, 2) == {"segments": 8}
+    assert DEVICE.options("allreduce", "ring", 8, 2) == {"segments": 2}
+    assert DEVICE.options("reduce", "ring", 64 << 20, 2) == {"segments": 16}
+    assert DEVICE.options("allreduce", "tree", 64 << 20, 2) == {}
+    assert function("reduce", "ring", 64 << 20, 2, DEVICE).keywords == {"segments": 16}
+    assert function("allgather", "ring", 64 << 20, 2, DEVICE) is FAMILIES["allgather"]["ring"]
 
 
 def test_few_rounds_win_when_small_and_few_bytes_when_large():

@@ -152,12 +152,13 @@ def _ended() -> None:
 class LiveCall(Call):
     """A call whose Isend and Irecv are MPI's. `made` lists (request, array, peer, whether it is sent).
 
-    `statuses` are Testall's, to be looked at right after an error.
+    `statuses` are Testall's, to be looked at right after an error. `began_at` is when the caller's queued work was done
+    (`time.perf_counter()`), None if there was none to wait for.
     """
 
     __slots__ = (
-        "datatype", "direct", "kind", "name", "ready", "scratches", "span", "staged_routes", "statuses", "tag",
-        "transport",
+        "began_at", "datatype", "direct", "kind", "name", "ready", "scratches", "span", "staged_routes", "statuses",
+        "tag", "transport",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, job: Job, block: int) -> None:
@@ -167,6 +168,7 @@ class LiveCall(Call):
         self.ready, self.direct, self.span = job.ready, kind.direct, kind.span
         self.tag = NUMBERS * block
         self.scratches: list[tuple[Any, list[Any]]] = []
+        self.began_at: float | None = None
         self.statuses: list[MPI.Status] = []
         self.staged_routes: set[tuple[int, int]] = set()
         reduce, finish = kind.reduction(job.op), kind.finishing(job.op, size)

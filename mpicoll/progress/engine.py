@@ -65,14 +65,17 @@ class Handle:
     Attributes:
         done: whether it has ended, well or not; only looks.
         result: what `wait` returns; its content is the collective's only then.
+        began_at: `time.perf_counter()` when the engine saw that what the caller had queued on a device before was done;
+            None without a device, and before it has ended.
         ended_at: `time.perf_counter()` when the engine saw it end.
     """
 
     done: bool
     error: BaseException | None
+    began_at: float | None
     ended_at: float | None
     _path: Path | None
-    __slots__ = ("__weakref__", "_path", "done", "ended_at", "error", "result")
+    __slots__ = ("__weakref__", "_path", "began_at", "done", "ended_at", "error", "result")
 
     def __init__(self, path: Path, result: Any) -> None:
         self.result = result
@@ -80,7 +83,7 @@ class Handle:
 
     def _launch(self, path: Path) -> None:
         self._path = path
-        self.done, self.error, self.ended_at = False, None, None
+        self.done, self.error, self.began_at, self.ended_at = False, None, None, None
         ENGINE.start(self)
 
     def belongs_to(self, transport: Transport) -> bool:
@@ -108,8 +111,10 @@ class Handle:
 
     def end(self, error: BaseException | None) -> None:
         """It has ended, with this error or None; the engine's, under its lock."""
-        if error is not None and self._path is not None:
-            fail(self._path, error)
+        if self._path is not None:
+            self.began_at = self._path.call.began_at
+            if error is not None:
+                fail(self._path, error)
         self.error, self.ended_at = error, time.perf_counter()
         self.done = True  # another thread may be looking: what it reads then is set
         self._path = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Iterator, Sequence
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
@@ -28,11 +29,12 @@ class CollectiveError(RuntimeError):
 def begin(call: LiveCall, generator: Iterator[Any]) -> Path:
     """The path of a call's generator, which takes its first step when what the caller has queued is done."""
     event = call.ready()
-    return Path(call, generator if event is None else _after(event, generator))
+    return Path(call, generator if event is None else _after(event, call, generator))
 
 
-def _after(event: Any, generator: Iterator[Any]) -> Iterator[Any]:
+def _after(event: Any, call: LiveCall, generator: Iterator[Any]) -> Iterator[Any]:
     yield event
+    call.began_at = time.perf_counter()
     yield from generator
 
 

@@ -80,7 +80,7 @@ class Reducer:
         communication_s: of the last finished step, seconds in which at least one bucket was in flight, from its launch
             until the engine saw it end; an upper bound, since the engine sees only when somebody pumps.
         exposed_s: of the last finished step, seconds that `finish` took: the communication not hidden by computation.
-            On a device it includes the rest of the computation, which the host has only queued when backward returns.
+            On a device it counts from when the last gradient is computed, which may be after backward has returned.
         bytes_sent: by this rank for the buckets of the last finished step.
 
     Raises:
@@ -173,17 +173,19 @@ class Reducer:
                 f"{', '.join(missing)} ({waiting})"
             )
         self._launch()
-        self.communication_s, until = 0.0, 0.0
+        self.communication_s, until, computed = 0.0, 0.0, start
         for bucket in self.buckets:
             bucket.handle.wait()
             ended = bucket.handle.ended_at
-            self.communication_s += max(0.0, ended - max(bucket.launched_at, until))
+            began = bucket.handle.began_at or bucket.launched_at  # on a device, the gradients are computed only now
+            computed = max(bucket.handle.began_at or start, computed)
+            self.communication_s += max(0.0, ended - max(began, until))
             until = max(ended, until)
             bucket.pending, bucket.handle = len(bucket.parameters), None
         self.bytes_sent = self.comm.bytes_sent - self._sent_before if self.buckets else 0
         self._ready.clear()
         self.next_bucket = 0
-        self.exposed_s = time.perf_counter() - start
+        self.exposed_s = time.perf_counter() - computed
 
     def _launch(self):
         """Every full bucket before which all are launched is launched."""

@@ -1,5 +1,7 @@
 """On a device whose work ends late, nothing is touched too early: every collective, algorithm and form; see late.py."""
 
+import time
+
 import numpy as np
 import pytest
 from device_array import DeviceArray
@@ -224,6 +226,22 @@ def test_buckets_leave_while_backward_goes_on_and_nobody_waits(comm, monkeypatch
     assert step.index("a copy to the host began") < step.index(buckets[-1])
     kernels = [i for i, what in enumerate(step) if what == "the caller's kernel began"]
     assert step.index("allreduce round 0") < kernels[-1]
+
+
+def test_a_handle_tells_when_the_callers_work_was_done(comm):
+    device = Device(ticks=50, seed=comm.rank)
+    x = device.array(np.zeros(3))
+    plan = comm.allreduce_init(x, x)
+    for start in (lambda: comm.iallreduce(x, x), lambda: plan.start() or plan):
+        x.fill_late(1.0)
+        before = time.perf_counter()
+        handle = start()
+        handle.wait()
+        assert before < handle.began_at < handle.ended_at
+    plan.free()
+    host = comm.iallreduce(np.zeros(3))
+    host.wait()
+    assert host.began_at is None
 
 
 def test_arrays_of_two_devices_do_not_mix(comm):
