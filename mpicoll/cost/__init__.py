@@ -1,0 +1,99 @@
+"""Closed forms: what each algorithm costs a rank, and how long it takes on links of a given alpha, beta and gamma.
+
+Integer arithmetic on (rank, size, counts), exact for every rank, also where the cut is uneven; the tests hold it
+against what the world counts. Where p divides n the sums over the cut are the terms known from the literature: a ring's
+reduce-scatter or all-gather sends (p-1)/p n in p-1 steps and reduces (p-1)/p n, an all-reduce both, so 2(p-1)/p n
+(Patarasuk & Yuan 2009); recursive doubling sends and reduces lg p times n, and a rank of a pair up to 2 n and n more; a
+binomial tree is left after ceil(lg p) transfers of n (Thakur, Rabenseifner & Gropp 2005). `predict` gives the times
+that such formulas state; the tests hold it against them, too.
+
+Each algorithm's module here has a function for each of its collectives: form(rank, chunks, itemsize, root, **options),
+with the chunks in bytes (those of an all-to-all in elements). Where ranks wait for one another down a chain, a function
+`COLLECTIVE_path` gives the cost of that path.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from ..algorithms.cut import rows
+from .model import Cost, time
+
+__all__ = ["Cost", "busbw_factor", "of", "predict", "time"]
+
+
+@functools.cache
+def _form(collective: str, algorithm: str, suffix: str = "") -> Callable[..., Cost] | None:
+    """The closed form, in the module that is named as the algorithm's."""
+    found: Callable[..., Cost] | None
+    found = getattr(importlib.import_module(f"{__name__}.{algorithm}"), collective + suffix, None)
+    return found
+
+
+def of(
+    collective: str,
+    algorithm: str,
+    rank: int,
+    counts: Sequence[Any],
+    itemsize: int,
+    root: int = 0,
+    **options: Any,
+) -> Cost:
+    """The Cost of a rank of len(counts) ranks, with counts[r] elements of itemsize bytes in rank r's chunk.
+
+    Collectives that do not cut their buffer move sum(counts) elements; a barrier none. In an all-to-all every rank
+    sends counts[r] elements to rank r; or counts[s][d] are those from rank s to rank d.
+    """
+    form = _form(collective, algorithm)
+    if form is None:
+        raise ValueError(f"cost.of: {algorithm} has no {collective}")
+    return form(rank, _in_bytes(collective, counts, itemsize), itemsize, root, **options)
+
+
+def predict(
+    collective: str,
+    algorithm: str,
+    counts: Sequence[Any],
+    itemsize: int,
+    alpha: float,
+    beta: float,
+    gamma: float,
+    root: int = 0,
+    **options: Any,
+) -> float:
+    """The seconds that the collective takes in the alpha-beta-gamma model; arguments as in `of` and `time`.
+
+    That is the longest `time` of any rank or, down a chain of ranks, where one waits for the other, the time of that
+    path. Apart from reductions that are hidden it is a lower bound: other waiting is left out, and so is contention,
+    as if no two ranks shared a link. Of more than 64 ranks only a few are looked at; if the chunks are cut evenly, the
+    busiest is among them.
+    """
+    if path := _form(collective, algorithm, "_path"):
+        costs = [path(_in_bytes(collective, counts, itemsize), itemsize, **options)]
+    else:
+        size = len(counts)
+        few = 0, 1, size - 2, size - 1, (root - 1) % size, root, (root + 1) % size, counts.index(max(counts))
+        ranks = range(size) if size <= 64 else set(few)
+        costs = [of(collective, algorithm, rank, counts, itemsize, root, **options) for rank in ranks]
+    return max(time(cost, alpha, beta, gamma) for cost in costs)
+
+
+def busbw_factor(collective: str, size: int) -> Fraction:
+    """busbw / algbw as nccl-tests defines it: the share of the buffer that crosses a rank's link at best."""
+    if collective == "allreduce":
+        return Fraction(2 * (size - 1), size)
+    if collective in ("reduce_scatter", "allgather", "alltoall", "gather", "scatter"):
+        return Fraction(size - 1, size)
+    return Fraction(1)
+
+
+def _in_bytes(collective: str, counts: Sequence[Any], itemsize: int) -> Sequence[Any]:
+    if collective == "barrier":
+        return [0] * len(counts)
+    if collective == "alltoall":  # a table; its form converts what it needs
+        return rows(counts)
+    return [count * itemsize for count in counts]
