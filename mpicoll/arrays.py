@@ -22,7 +22,7 @@ OPS = ("sum", "prod", "max", "min", "avg")
 MPI_OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN}
 
 # The types that collectives take, and how they travel; None: as bytes, since MPI may not know the type. What is reduced
-# is reduced is reduced in the type itself: floats of 16 and 8 bits are rounded to it after each addition.
+# is reduced in the type itself: floats of 16 and 8 bits are rounded to it after each addition.
 DATATYPES: dict[np.dtype[Any], MPI.Datatype | None] = {
     np.dtype(name): datatype
     for name, datatype in {
@@ -193,7 +193,8 @@ class NumPyArrays:
             return None
 
         def divide(out: NDArray[Any]) -> None:
-            _quiet.run(np.divide, out, size, out)  # a multiplication by 1 / size would round twice
+            numbers = parts(out)
+            _quiet.run(np.divide, numbers, size, numbers)  # a multiplication by 1 / size would round twice
 
         return divide
 
@@ -204,6 +205,11 @@ class NumPyArrays:
     @staticmethod
     def to_device(array: NDArray[Any], host: NDArray[np.uint8]) -> Event:
         raise NotImplementedError
+
+
+def parts(array: Any) -> Any:
+    """The array; of complex numbers their real and imaginary parts: to divide by a complex number rounds twice."""
+    return array.view(f"f{array.itemsize // 2}") if array.dtype.kind == "c" else array
 
 
 class _Quiet(threading.local):

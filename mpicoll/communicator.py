@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from . import foreign, gpu, leaving, runtime, selection, topology
 from .collectives import Collectives
-from .progress.call import LiveCall, Transport
+from .progress.call import LiveCall, Transport, in_turn
 from .progress.engine import Handle, drive, progress, run
 from .progress.group import complete, started
 from .progress.path import begin
@@ -18,15 +18,17 @@ from .progress.replay import Replays
 
 runtime.install_abort_hook(leaving.is_over)
 
-_PLAIN = {np.ndarray, np.memmap, type(None), int, str, tuple, list}  # what surely is no array of another library
+# what surely is no array of another library
+_PLAIN = {np.ndarray, np.memmap, type(None), bool, int, str, tuple, list, MPI.Op, np.int32, np.int64}
 
 
 class Communicator(Collectives):
     """Collectives over the ranks of an mpi4py communicator, by point-to-point messages of mpicoll's own algorithms.
 
-    Buffers are C-contiguous NumPy arrays of any shape, of any float, complex or integer type, bfloat16 or bool; lower
-    case does not mean pickled objects here, as it does in mpi4py. Every collective comes in three forms with the same
-    arguments:
+    Buffers are C-contiguous arrays of any shape, of any float (also bfloat16 and 8 bits), complex or integer type or
+    bool: NumPy's, CuPy's, or of a library that lends its memory by DLPack or `__cuda_array_interface__` (a new result
+    is then NumPy's or CuPy's). Lower case does not mean pickled objects here, as it does in mpi4py. Every collective
+    comes in three forms with the same arguments:
 
         comm.allreduce(x, y)               blocking: returns the result
         handle = comm.iallreduce(x, y)     nonblocking: returns a Handle; `handle.wait()` returns the result
@@ -121,8 +123,8 @@ class Communicator(Collectives):
         if not isinstance(nbytes, int | np.integer) or nbytes < 0:
             raise ValueError(f"explain: nbytes is {nbytes!r}; it is a number of bytes, 0 or more")
         if collective == "alltoallv" and algorithm is None:  # a rank knows only its own counts: they must not matter
-            collective, nbytes = "alltoall", 0
-        if collective not in (*self.allowed, "alltoallv"):
+            nbytes = 0
+        if collective not in self.allowed:
             raise ValueError(f"explain: {collective!r} is no collective; there are {', '.join(self.allowed)}")
         if algorithm is not None:
             return selection.forced(collective, algorithm)
@@ -172,7 +174,9 @@ class Communicator(Collectives):
         """The handle of a point-to-point message."""
         job = self._job(make, *arguments)
         call = LiveCall(self._transport, job, self._transport.point_to_point)
-        return Handle(begin(call, job.program(call.comm, call.op)), job.result)
+        path = begin(call, job.program(call.comm, call.op))
+        path.generator = in_turn(call, path.generator, job.routes)
+        return Handle(path, job.result)
 
     @staticmethod
     def _finish(handle):

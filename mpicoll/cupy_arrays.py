@@ -36,6 +36,7 @@ _pairs = cupy.ElementwiseKernel(
     "uint8 a, uint8 b, raw uint8 table", "uint8 out", "out = table[a * 256 + b]", "mpicoll_pairs"
 )
 _IPC_CAPABLE = 10  # CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
+_NOT_READY, _NO_MEMORY = 600, 2  # cudaErrorNotReady, cudaErrorMemoryAllocation
 
 
 class _Event:
@@ -48,7 +49,11 @@ class _Event:
         self.event.record(stream)
 
     def Test(self) -> bool:
-        return bool(self.event.done)
+        runtime = cupy.cuda.runtime
+        status = runtime.eventQuery(self.event.ptr)
+        if status not in (0, _NOT_READY):  # an event of work that failed would never be done
+            raise runtime.CUDARuntimeError(status)
+        return bool(status == 0)
 
 
 class _Pinned:
@@ -62,12 +67,19 @@ class CuPyArrays:
 
     def __init__(self, device: int) -> None:
         self.pinned: arrays.Pinned = _Pinned
-        self.direct: Callable[[Any], bool] | None = _direct
+        self.aware = probe.cuda_aware().aware  # a wrong MPICOLL_CUDA, or a slow probe, comes before any message
+        self.direct: Callable[[Any], bool] | None = self._direct
         self.span: Callable[[str], contextlib.AbstractContextManager[None]] | None = gpu.span
         self.name = f"a CuPy array on GPU {device}"
         self.device = cupy.cuda.Device(device)
         with self.device:
             self.kernels, self.outward, self.inward = (cupy.cuda.Stream(non_blocking=True) for _ in range(3))
+
+    def _direct(self, array: Any) -> bool:
+        if not self.aware:
+            return False
+        with self.device:  # the driver is asked in its context, also by a thread that has none yet
+            return _ipc_capable(array.data.ptr)
 
     def ready(self) -> _Event:
         with self.device:
@@ -83,6 +95,8 @@ class CuPyArrays:
 
     @staticmethod
     def shares_memory(a: Any, b: Any) -> bool:
+        if not (a.nbytes and b.nbytes):
+            return False
         return bool(a.data.ptr < b.data.ptr + b.nbytes and b.data.ptr < a.data.ptr + a.nbytes)
 
     @staticmethod
@@ -95,7 +109,14 @@ class CuPyArrays:
 
     def memory(self, nbytes: int) -> Any:
         with self.device:
-            return cupy.ndarray(nbytes, np.uint8, cupy.cuda.MemoryPointer(cupy.cuda.Memory(nbytes), 0))
+            try:
+                memory = cupy.cuda.Memory(nbytes)
+            except cupy.cuda.runtime.CUDARuntimeError as error:
+                if error.status != _NO_MEMORY:
+                    raise
+                cupy.get_default_memory_pool().free_all_blocks()  # what CuPy keeps for later is free for us
+                memory = cupy.cuda.Memory(nbytes)
+            return cupy.ndarray(nbytes, np.uint8, cupy.cuda.MemoryPointer(memory, 0))
 
     @staticmethod
     def view(memory: Any, count: int, dtype: np.dtype[Any]) -> Any:
@@ -128,7 +149,8 @@ class CuPyArrays:
                 if out.dtype in arrays.FLOAT8:
                     table = self._table(op, out.dtype)
                     _pairs(a.view(np.uint8), b.view(np.uint8), table, out.view(np.uint8))
-                else:
+                else:  # CuPy copies an operand that is on out's memory, unless it is the very same object
+                    a, b = (out if self.same_memory(x, out) else x for x in (a, b))
                     ufunc(a, b, out)
                 return _Event(self.kernels)
 
@@ -146,7 +168,8 @@ class CuPyArrays:
                     bits = out.view(np.uint8)
                     _pairs(np.uint8(0), bits, self._quotients(size, out.dtype), bits)
                 else:
-                    cupy.true_divide(out, size, out)
+                    parts = arrays.parts(out)
+                    cupy.true_divide(parts, size, parts)
                 return _Event(self.kernels)
 
         return divide
@@ -158,10 +181,6 @@ class CuPyArrays:
     @functools.lru_cache(maxsize=64)  # noqa: B019
     def _quotients(self, size: int, dtype: np.dtype[Any]) -> Any:
         return cupy.asarray(arrays.quotients(size, dtype))
-
-
-def _direct(array: Any) -> bool:
-    return probe.cuda_aware().aware and _ipc_capable(array.data.ptr)
 
 
 def _storage(dtype: np.dtype[Any]) -> np.dtype[Any]:

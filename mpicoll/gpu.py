@@ -30,8 +30,19 @@ def find() -> tuple[int, str]:
 
 
 def in_use() -> bool:
-    """Whether the program has loaded CuPy."""
-    return "cupy" in sys.modules
+    """Whether the program has loaded CuPy, and there is a GPU."""
+    return "cupy" in sys.modules and find()[0] > 0
+
+
+def current() -> int | None:
+    """The number of this thread's current device; None if no GPU is in use."""
+    return int(sys.modules["cupy"].cuda.runtime.getDevice()) if in_use() else None
+
+
+def use(device: int | None) -> None:
+    """It is this thread's current device, which each thread has for itself; None does nothing."""
+    if device is not None:
+        sys.modules["cupy"].cuda.Device(device).use()
 
 
 def choose(local_rank: int) -> int:

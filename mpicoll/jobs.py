@@ -141,7 +141,7 @@ def send(comm, buf, dest):
     def program(c, op):
         yield c.Isend(flat, dest)
 
-    return Job("send", kind, flat, "sum", program, None)
+    return Job("send", kind, flat, "sum", program, None, [(dest, True)])
 
 
 def recv(comm, buf, source):
@@ -151,7 +151,7 @@ def recv(comm, buf, source):
     def program(c, op):
         yield c.Irecv(flat, source)
 
-    return Job("recv", kind, flat, "sum", program, buf)
+    return Job("recv", kind, flat, "sum", program, buf, [(source, False)])
 
 
 def sendrecv(comm, sendbuf, dest, recvbuf, source):
@@ -165,7 +165,7 @@ def sendrecv(comm, sendbuf, dest, recvbuf, source):
     def program(c, op):
         yield c.Isend(out, dest), c.Irecv(into, source)
 
-    return Job(name, kind, out, "sum", program, recvbuf)
+    return Job(name, kind, out, "sum", program, recvbuf, [(dest, True), (source, False)])
 
 
 def _algorithm(comm, name, algorithm, nbytes):

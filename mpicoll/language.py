@@ -76,9 +76,10 @@ class Comm:
         """`out` holds what `array` holds; `copy(x, x)` is legal and does nothing."""
         return self.call.copy(out, array)
 
-    def scratch(self, like: Array) -> Array:
-        """Memory for one array of the length and type of `like`, with nothing in it yet; the call's until it ends."""
-        return self.call.scratch(like)
+    def scratch(self, like: Array, *more: Array) -> Array:
+        """Memory of the type of `like` and as long as all these arrays together, with nothing in it yet; the call's
+        until it ends."""
+        return self.call.scratch(like, len(like) + sum(map(len, more)))
 
     def lane(self, k: int) -> Comm:
         """The same group on lane k, 0 <= k < 8, at most two deep: for a generator that runs beside others."""
@@ -151,5 +152,5 @@ class Call:
     def copy(self, out: Any, array: Any) -> Item:
         raise NotImplementedError
 
-    def scratch(self, like: Any) -> Array:
+    def scratch(self, like: Any, count: int) -> Array:
         raise NotImplementedError

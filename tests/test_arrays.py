@@ -23,3 +23,15 @@ def test_the_table_of_quotients_has_the_bits_of_the_cpu(dtype):
         out = np.arange(256, dtype=np.uint8).view(dtype)
         NumPyArrays.finishing("avg", size)(out)
         assert (quotients(size, dtype) == out.view(np.uint8)).all()
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128", "clongdouble"])
+def test_an_average_of_complex_numbers_is_rounded_once(dtype):
+    rng = np.random.default_rng(0)
+    for size in (3, 6, 7):
+        x = (rng.standard_normal(1000) + 1j * rng.standard_normal(1000)).astype(dtype)
+        x[0] = complex(1, np.inf)
+        out = x.copy()
+        NumPyArrays.finishing("avg", size)(out)
+        assert (out.real == x.real / size).all()
+        assert (out.imag == x.imag / size).all()

@@ -32,7 +32,7 @@ ALLOWED = {
     "topology": set(),
     "selection": {"language", "algorithms", "cost"},
     "arguments": {"arrays", "foreign"},
-    "progress": {"language", "arrays"},
+    "progress": {"language", "arrays", "gpu"},
     "world": {"language", "algorithms"},
     "leaving": {"progress"},
     "jobs": {"progress", "algorithms", "selection", "arrays", "arguments"},

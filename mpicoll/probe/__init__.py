@@ -95,6 +95,8 @@ def _folder() -> Path:
 
 _DECIDE = ("CUDA_", "FI_", "LD_LIBRARY_PATH", "LD_PRELOAD", "MPI4PY_", "MPICH_", "MPIR_CVAR_", "OMPI_MCA_", "UCX_")
 
+_WHICH = "CUDA_VISIBLE_DEVICES"  # each rank of a node may have its own; the answer is the node's
+
 
 def _key(launcher: str, memory: str) -> str:
     """A name for all that can change the answer."""
@@ -102,7 +104,7 @@ def _key(launcher: str, memory: str) -> str:
     files = [launcher, str(module and module.origin), *map(str, sorted((PACKAGE / "probe").glob("*.py")))]
     facts: list[object] = [memory, platform.node()]
     facts += [(name, os.stat(name).st_mtime_ns if os.path.exists(name) else None) for name in files]
-    facts += sorted(item for item in scrub(os.environ).items() if item[0].startswith(_DECIDE))
+    facts += sorted(item for item in scrub(os.environ).items() if item[0].startswith(_DECIDE) and item[0] != _WHICH)
     if memory == "device":
         import cupy
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections import deque
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +14,17 @@ from ..arrays import DATATYPES, Event, Kind, Pinned
 from ..language import NUMBERS, Call, Program
 from .engine import ENGINE, Handle
 from .path import KEPT
-from .staging import StagedRecv, StagedSend
+from .staging import WINDOW, Route, Staged
 
 if TYPE_CHECKING:
     from .plan import Plan
 
-# bytes; longer messages are cut, so that counts always fit MPI's int, and the pieces of a staged message overlap. It is
-# the same for all kinds of arrays: what one rank sends from a device another may receive in host memory.
-MESSAGE_LIMIT = 4 << 20
+# Longer messages are cut, so that counts always fit MPI's int, and the pieces of a staged message overlap. The limit is
+# the same for all kinds of arrays: what one rank sends from a device another may receive in host memory. All pieces but
+# the last are full, and the last is not: so if a rank sends more than another expects, a piece is too long for its
+# receive, which is found, and does not wait for the next call. Whoever calls `recv` need not know the length, so only
+# what is too long for MPI is cut there.
+MESSAGE_LIMIT, POINT_TO_POINT_LIMIT = 4 << 20, 1 << 30  # bytes
 NONBLOCKING = 128  # blocks of tags for nonblocking calls: as many may be in flight on one communicator
 
 
@@ -37,13 +40,24 @@ class Job:
         program: (comm, op) to the algorithm's generator.
         result: what the caller gets at the end.
         ready: gives the event that the first step waits for, each time the job is started.
+        routes: of a point-to-point call, the peers and whether it sends to them.
     """
 
-    __slots__ = ("datatype", "dtype", "kind", "name", "nbytes", "op", "program", "ready", "result")
+    __slots__ = ("datatype", "dtype", "kind", "name", "nbytes", "op", "program", "ready", "result", "routes")
 
-    def __init__(self, name: str, kind: Kind, array: Any, op: str, program: Program, result: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        kind: Kind,
+        array: Any,
+        op: str,
+        program: Program,
+        result: Any,
+        routes: Sequence[tuple[int, bool]] = (),
+    ) -> None:
         self.name, self.kind, self.op, self.program, self.result = name, kind, op, program, result
         self.ready: Callable[[], Event | None] = kind.ready
+        self.routes = routes
         self.dtype, self.nbytes, self.datatype = array.dtype, array.nbytes, DATATYPES[array.dtype]
 
 
@@ -67,7 +81,8 @@ class Transport:
         self.broken: str | None = None
         self.goodbyes: list[MPI.Request] = []
         self.pool: dict[tuple[Kind | Pinned, int], list[Any]] = {}
-        self.routes: dict[tuple[int, int], deque[StagedSend]] = {}  # by peer and tag: staged sends not posted yet
+        self.waiting: dict[Route, deque[Staged]] = defaultdict(deque)  # staged messages that are not posted yet
+        self.latest: dict[Route, LiveCall] = {}  # of the point-to-point calls
         highest: Any = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)  # an int; Open MPI's duplicates may lack the attribute
         blocks = (highest + 1) // NUMBERS
         self.point_to_point = blocks - 1  # the block of send and recv, which have no lanes
@@ -153,24 +168,27 @@ class LiveCall(Call):
     """A call whose Isend and Irecv are MPI's. `made` lists (request, array, peer, whether it is sent).
 
     `statuses` are Testall's, to be looked at right after an error. `began_at` is when the caller's queued work was done
-    (`time.perf_counter()`), None if there was none to wait for.
+    (`time.perf_counter()`), None if there was none to wait for. `job`, and with it the arrays, is kept until it ends.
     """
 
     __slots__ = (
-        "began_at", "datatype", "direct", "kind", "name", "ready", "scratches", "span", "staged_routes", "statuses",
-        "tag", "transport",
+        "began_at", "datatype", "direct", "job", "kind", "limit", "name", "posted", "scratches", "span", "staged",
+        "statuses", "tag", "transport",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, job: Job, block: int) -> None:
         kind, size = job.kind, transport.size
         self.transport, self.name, self.kind = transport, job.name, kind
+        self.job: Job | None = job
         self.datatype = None if kind.direct else job.datatype  # what is on a device travels as bytes
-        self.ready, self.direct, self.span = job.ready, kind.direct, kind.span
+        self.direct, self.span = kind.direct, kind.span
+        self.limit = POINT_TO_POINT_LIMIT if block == transport.point_to_point else MESSAGE_LIMIT
         self.tag = NUMBERS * block
         self.scratches: list[tuple[Any, list[Any]]] = []
         self.began_at: float | None = None
+        self.posted = False  # of a point-to-point call: its messages are posted, or in their turn
         self.statuses: list[MPI.Status] = []
-        self.staged_routes: set[tuple[int, int]] = set()
+        self.staged: dict[Route, deque[Staged]] = {}  # the last messages of each route, if there are staged ones
         reduce, finish = kind.reduction(job.op), kind.finishing(job.op, size)
         super().__init__(transport.rank, size, self._work(reduce), finish and self._work(finish))
 
@@ -185,10 +203,13 @@ class LiveCall(Call):
         return self._post(array, peer, number, False)
 
     def _post(self, array: Any, peer: int, number: int, sending: bool) -> Any:
-        if array.nbytes > MESSAGE_LIMIT:
-            length = max(1, MESSAGE_LIMIT // array.itemsize)
-            parts = [array[start : start + length] for start in range(0, len(array), length)]
-            return tuple(self._post(part, peer, number, sending) for part in parts)
+        if array.nbytes < self.limit:
+            return self._piece(array, peer, number, sending)
+        length = max(1, self.limit // array.itemsize)
+        starts = range(0, len(array) + 1, length)
+        return tuple(self._piece(array[start : start + length], peer, number, sending) for start in starts)
+
+    def _piece(self, array: Any, peer: int, number: int, sending: bool) -> Any:
         request = self._message(array, peer, number, sending)
         self.made.append((request, array, peer, sending))
         return request
@@ -197,34 +218,35 @@ class LiveCall(Call):
         transport, tag = self.transport, self.tag + number
         if sending:
             transport.bytes_sent += array.nbytes
-        if self.direct and (staged := self._staged(array, peer, tag, sending)):
+        if self.direct and (staged := self._stage(array, peer, tag, sending)):
             staged.Start()
             return staged
         if sending:
             return transport.mpi.Isend(self._buffer(array), peer, tag)
         return transport.mpi.Irecv(self._buffer(array), peer, tag)
 
-    def _staged(self, array: Any, peer: int, tag: int, sending: bool) -> StagedSend | StagedRecv | None:
+    def _stage(self, array: Any, peer: int, tag: int, sending: bool) -> Staged | None:
         """The message by way of host memory; None if it may leave or arrive as it is, at once."""
-        kind, route = self.kind, (peer, tag)
-        straight = array.nbytes == 0 or not self.direct or self.direct(array)
-        if straight and not (sending and route in self.staged_routes):
+        kind, route, nbytes = self.kind, (peer, tag, sending), array.nbytes
+        straight = nbytes == 0 or not self.direct or self.direct(array)
+        if straight and route not in self.staged:
             return None
-        if straight:
-            post = self._posting(self._buffer(array), peer, tag, sending)
-            return StagedSend(None, post, self.transport.routes[route], _ended)
-        memory, free = self.transport.take(kind.pinned, array.nbytes)
-        host, ended = memory[: array.nbytes], self._when_ended(memory, free)
-        post = self._posting((host, array.nbytes, MPI.BYTE), peer, tag, sending)
-        if not sending:
-            return StagedRecv(post, lambda count: kind.to_device(array, host[:count]), ended)
-        self.staged_routes.add(route)
-        waiting = self.transport.routes.setdefault(route, deque())
-        return StagedSend(partial(kind.to_host, host, array), post, waiting, ended)
+        latest = self.staged.setdefault(route, deque(maxlen=WINDOW))
+        before = latest[0] if len(latest) == WINDOW else None
+        host: Any = None
+        if not straight:
+            if before is None or before.memory is None or len(before.memory) < nbytes:
+                before = None
+                self.scratches.append(self.transport.take(kind.pinned, nbytes))
+            host = (before.memory if before else self.scratches[-1][0])[:nbytes]
 
-    def _when_ended(self, memory: Any, free: list[Any]) -> Callable[[], object]:
-        """What is done when a staged message does not need its host memory any more."""
-        return partial(free.append, memory)
+        def copy(count: int) -> Event:
+            return kind.to_host(host, array) if sending else kind.to_device(array, host[:count])
+
+        post = self._posting(self._buffer(array) if straight else (host, nbytes, MPI.BYTE), peer, tag, sending)
+        staged = Staged(host, copy, post, sending, before, self.transport.waiting[route])
+        latest.append(staged)
+        return staged
 
     def _posting(self, buffer: Any, peer: int, tag: int, sending: bool) -> Callable[[], MPI.Request]:
         """What posts a message each time it is called."""
@@ -240,13 +262,50 @@ class LiveCall(Call):
     def copy(self, out: Any, array: Any) -> Any:
         return self.kind.copy(out, array)
 
-    def scratch(self, like: Any) -> Any:
-        memory, free = self.transport.take(self.kind, like.nbytes)
+    def scratch(self, like: Any, count: int) -> Any:
+        memory, free = self.transport.take(self.kind, count * like.dtype.itemsize)
         self.scratches.append((memory, free))
-        return self.kind.view(memory, len(like), like.dtype)
+        return self.kind.view(memory, count, like.dtype)
 
     def ended(self) -> None:
         """The call's scratch memory is the pool's again: nothing of the call is in flight any more."""
         for memory, free in self.scratches:
             free.append(memory)
         self.scratches.clear()
+        self.job = None
+
+
+def in_turn(call: LiveCall, generator: Iterator[Any], routes: Sequence[tuple[int, bool]]) -> Iterator[Any]:
+    """A point-to-point call's generator, after those before it on its routes have posted: they arrive in that order."""
+    transport, tag = call.transport, call.tag
+    before = []
+    for peer, sending in routes:
+        route = peer, tag, sending
+        earlier = transport.latest.get(route)
+        if earlier and (not earlier.posted or transport.waiting.get(route)):
+            before.append((earlier, route))
+        transport.latest[route] = call
+    return _in_turn(call, generator, before)
+
+
+def _in_turn(call: LiveCall, generator: Iterator[Any], before: list[tuple[LiveCall, Route]]) -> Iterator[Any]:
+    if before:
+        yield _Turn(before)
+    for items in generator:
+        call.posted = call.posted or bool(call.made)
+        yield items
+
+
+class _Turn:
+    """An event: all messages before on some routes are posted."""
+
+    def __init__(self, before: list[tuple[LiveCall, Route]]) -> None:
+        self.before = before
+
+    def Test(self) -> bool:
+        self.before = [
+            (call, route)
+            for call, route in self.before
+            if not call.transport.broken and (not call.posted or call.transport.waiting.get(route))
+        ]
+        return not self.before

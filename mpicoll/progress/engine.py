@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
+from .. import gpu
 from .path import KEPT, Path
 from .wait import DEFAULT_TIMEOUT, NAP, SPINS, Pause, PeerLeft, Timeout
 
@@ -211,9 +212,10 @@ def thread(interval: float = 0.5e-3) -> Iterator[None]:
     """
     if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
         raise RuntimeError("progress.thread: MPI runs without MPI_THREAD_MULTIPLE, so only one thread may call it")
-    stop = threading.Event()
+    stop, device = threading.Event(), gpu.current()
 
     def pump() -> None:
+        gpu.use(device)  # also for MPI, which looks at the current one
         while not stop.wait(interval):
             ENGINE.progress()
 

@@ -28,7 +28,7 @@ class CollectiveError(RuntimeError):
 
 def begin(call: LiveCall, generator: Iterator[Any]) -> Path:
     """The path of a call's generator, which takes its first step when what the caller has queued is done."""
-    event = call.ready()
+    event = call.job and call.job.ready()
     return Path(call, generator if event is None else _after(event, call, generator))
 
 
@@ -113,7 +113,11 @@ class Path:
             f"round {path.rounds - 1}: {'to' if sending else 'for'} {name(peer)}, {array.nbytes} bytes"
             for path, array, peer, sending in self._pending()
         )
-        return f"rank {self.call.comm.rank} waits in {self.call.name} ({pending or f'after round {self.rounds - 1}'})"
+        if not pending:
+            pending = (
+                f"after round {self.rounds - 1}" if self.rounds else "for what was to be done before its first round"
+            )
+        return f"rank {self.call.comm.rank} waits in {self.call.name} ({pending})"
 
     def peers_gone(self) -> set[int]:
         """The ranks whose messages are waited for, but who have left."""

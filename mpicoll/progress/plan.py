@@ -36,19 +36,14 @@ class RecordingCall(LiveCall):
     def _message(self, array: Any, peer: int, number: int, sending: bool) -> Any:
         self.nbytes += array.nbytes if sending else 0
         tag = self.tag + number
-        return (self.direct and self._staged(array, peer, tag, sending)) or self._init(
-            self._buffer(array), peer, tag, sending
-        )
+        staged = self._stage(array, peer, tag, sending) if self.direct else None
+        return staged or self._init(self._buffer(array), peer, tag, sending)
 
     def _init(self, buffer: Any, peer: int, tag: int, sending: bool) -> MPI.Prequest:
         mpi = self.transport.mpi
         request = (mpi.Send_init if sending else mpi.Recv_init)(buffer, peer, tag)
         self.requests.append(request)
         return request
-
-    def _when_ended(self, memory: Any, free: list[Any]) -> Callable[[], object]:
-        self.scratches.append((memory, free))
-        return _nothing
 
     def _posting(self, buffer: Any, peer: int, tag: int, sending: bool) -> Callable[[], MPI.Request]:
         return partial(started, self._init(buffer, peer, tag, sending))
@@ -57,17 +52,13 @@ class RecordingCall(LiveCall):
         self.made.append(partial(self.kind.copy, out, array))
 
     def ended(self) -> None:
-        """Scratch stays the plan's until it is freed."""
+        """Scratch and arrays stay the plan's until it is freed."""
 
     def free(self) -> None:
         """All requests and scratch memory are given back; nothing may be under way."""
         for request in self.requests:
             request.Free()
         super().ended()
-
-
-def _nothing() -> None:
-    """A plan keeps the host memory of its staged messages until it is freed."""
 
 
 class Round:

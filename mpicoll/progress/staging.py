@@ -10,107 +10,93 @@ the next is being copied.
     message           |   0    |   1    |   2    |   3
     receiver                   | copy 0 | copy 1 | copy 2 | copy 3
 
-MPI matches messages in the order in which they are posted, so those of one route (a peer and a tag) are posted in the
-order of their calls, whenever their copies are done.
+A route is a peer, a tag and a direction. A call has WINDOW pieces of pinned memory for each, and a message uses that of
+the one WINDOW before it, once that is done. MPI matches messages in the order in which they are posted, so those of one
+route are posted in the order of their calls, also those between them that need no copy.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from mpi4py import MPI
 
 from ..arrays import Event
 
+WINDOW = 4  # pieces: two that fly or are copied, and time to notice that they are done
 
-class StagedSend:
-    """A message that is posted when its data is in host memory, and after those before it on its route.
+Route: TypeAlias = tuple[int, int, bool]  # peer, tag, whether it is sent
+
+
+class Staged:
+    """A message that is posted in its turn.
 
     Args:
-        copy: starts the copy to the host; None: MPI takes the array as it is, and only the order matters.
+        memory: pinned, for the message; None: MPI takes the array as it is, and only the order matters.
+        copy: starts the copy of so many bytes, to or from that memory.
         post: posts the message; returns its request.
-        route: the messages of the same peer and tag that are not posted yet.
-        ended: called when the host memory is free again.
+        sends: whether it is sent: then the copy comes first, else last.
+        before: what must be done before the memory may be used.
+        waiting: the messages of the same route that are not posted yet.
     """
 
-    __slots__ = ("copy", "ended", "event", "post", "request", "route", "status")
+    __slots__ = ("before", "copy", "done", "event", "memory", "post", "request", "sends", "status", "waiting")
 
     def __init__(
         self,
-        copy: Callable[[], Event] | None,
+        memory: Any,
+        copy: Callable[[int], Event],
         post: Callable[[], MPI.Request],
-        route: deque[StagedSend],
-        ended: Callable[[], object],
+        sends: bool,
+        before: Staged | None,
+        waiting: deque[Staged],
     ) -> None:
-        self.copy, self.post, self.route, self.ended = copy, post, route, ended
+        self.memory, self.copy, self.post, self.sends = memory, copy, post, sends
+        self.before, self.waiting = before, waiting
         self.event: Event | None = None
         self.request: MPI.Request | None = None
         self.status = MPI.Status()
+        self.done = False
 
     def Start(self) -> None:
-        """It is copying."""
-        self.request = None
-        self.event = self.copy() if self.copy else None
-        self.route.append(self)
+        """It is under way, or in its turn."""
+        self.event, self.request, self.done = None, None, False
+        self.waiting.append(self)
+        self._go_on()
 
     def Test(self) -> bool:
         """Whether it is done; what may be posted on the route is."""
-        while self.route and self.route[0]._copied():
-            first = self.route.popleft()
-            first.request = first.post()
-        if self.request is None or not self.request.Test(self.status):
+        self._go_on()
+        if self.request is None:
             return False
-        self.ended()
-        return True
-
-    def _copied(self) -> bool:
-        return self.event is None or self.event.Test()
-
-    def Get_status(self) -> bool:
-        """Whether the message is done; only looks."""
-        return self.request is not None and self.request.Get_status()
-
-
-class StagedRecv:
-    """A message received in host memory and copied to the array when it is there.
-
-    Args:
-        post: posts the receive; returns its request.
-        copy: starts the copy of so many bytes to the device.
-        ended: called when the host memory is free again.
-    """
-
-    __slots__ = ("copy", "ended", "event", "post", "request", "status")
-
-    def __init__(
-        self, post: Callable[[], MPI.Request], copy: Callable[[int], Event], ended: Callable[[], object]
-    ) -> None:
-        self.post, self.copy, self.ended = post, copy, ended
-        self.event: Event | None = None
-        self.request: MPI.Request | None = None
-        self.status = MPI.Status()
-
-    def Start(self) -> None:
-        """It is posted."""
-        self.event, self.request = None, self.post()
-
-    def Test(self) -> bool:
-        """Whether the array holds the message."""
-        assert self.request is not None
-        if self.event is None:
-            if not self.request.Test(self.status):
+        if self.event is None or self.sends:
+            if not MPI.Request.Testall([self.request], [self.status]):
                 return False
-            self.event = self.copy(self.status.Get_count(MPI.BYTE))  # it may be shorter than the array
-        if not self.event.Test():
-            return False
-        self.ended()
-        return True
+            if self.memory is not None and not self.sends:
+                self.event = self.copy(self.status.Get_count(MPI.BYTE))  # it may be shorter than the array
+        self.done = self.sends or self.event is None or self.event.Test()
+        return self.done
+
+    def _go_on(self) -> None:
+        if self.sends and self.memory is not None and self.event is None and self._has_memory():
+            self.event = self.copy(len(self.memory))
+        while self.waiting and self.waiting[0]._can_be_posted():
+            first = self.waiting.popleft()
+            first.request = first.post()
+
+    def _has_memory(self) -> bool:
+        return self.before is None or self.before.done
+
+    def _can_be_posted(self) -> bool:
+        if self.memory is None:
+            return True
+        return self.event is not None and self.event.Test() if self.sends else self._has_memory()
 
     def Get_status(self) -> bool:
-        """Whether the message has arrived; only looks."""
-        return self.event is not None or (self.request is not None and self.request.Get_status())
+        """Whether the message has been sent or has arrived; only looks."""
+        return self.done or (self.request is not None and bool(self.request.Get_status()))
 
 
 def started(request: MPI.Prequest) -> Any:

@@ -18,28 +18,26 @@ Route: TypeAlias = tuple[int, int, int]  # source, dest, lane number
 
 
 class Message:
-    """A send or a receive, as one side posts it; `path` and `round` are where it was yielded.
+    """A send or a receive, as one side posts it; `path`, `round` and `index` (in the round) are where it was yielded.
 
-    `heard` is the set of ranks (a bit each) whose start the sender knew of when it posted the message.
+    Messages on the same `route` match in order. `heard` is the set of ranks (a bit each) whose start the sender knew of
+    when it posted the message.
     """
 
     path: Path
     round: int
+    index: int
     heard: int
-    __slots__ = ("array", "heard", "number", "path", "peer", "rank", "round", "sends", "written")
+    __slots__ = ("array", "heard", "index", "number", "path", "peer", "rank", "round", "route", "sends", "written")
 
     def __init__(self, rank: int, array: Memory, peer: int, number: int, sends: bool) -> None:
         self.rank, self.array, self.peer, self.number, self.sends = rank, array, peer, number, sends
         self.written = None if sends else array
+        self.route: Route = (rank, peer, number) if sends else (peer, rank, number)
 
     @property
     def accesses(self) -> list[Access]:
         return [access(self.array, not self.sends, self)]
-
-    @property
-    def route(self) -> Route:
-        """Messages on the same route match in order."""
-        return (self.rank, self.peer, self.number) if self.sends else (self.peer, self.rank, self.number)
 
     def __str__(self) -> str:
         what = f"to rank {self.peer}" if self.sends else f"from rank {self.peer}"
@@ -47,9 +45,13 @@ class Message:
 
 
 class Work:
-    """Local work: `do(out, *operands)`; work without arrays is nothing to do and touches nothing."""
+    """Local work: `do(out, *operands)`; work without arrays is nothing to do and touches nothing.
 
-    __slots__ = ("arrays", "do", "name", "written")
+    `path` is where a reduction was yielded.
+    """
+
+    path: Path
+    __slots__ = ("arrays", "do", "name", "path", "written")
 
     def __init__(self, name: str, do: Callable[..., None] | None = None, *arrays: Memory) -> None:
         self.name, self.do, self.arrays = name, do, arrays

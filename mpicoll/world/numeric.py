@@ -15,8 +15,8 @@ class Numbers:
     def __init__(self, op: str, size: int) -> None:
         self._ufunc, self._divisor = UFUNCS[op], size if op == "avg" else None
 
-    def scratch(self, like: Memory) -> Memory:
-        array = np.empty_like(like)
+    def scratch(self, like: Memory, count: int) -> Memory:
+        array = np.empty(count, like.dtype)
         self.poison(array)
         return array
 

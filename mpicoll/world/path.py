@@ -37,7 +37,7 @@ class Path:
         self._own: list[Message | Work] = []  # the round: all that was made, the messages among it, and lanes
         self._messages: list[Message] = []
         self._lanes: list[Path] = []
-        self._pending = 0
+        self._pending = 1  # to be begun
 
     def __str__(self) -> str:
         """Where it is; work in a yield without messages counts to the round before."""
@@ -46,7 +46,8 @@ class Path:
 
     def step(self) -> None:
         """The round that is complete has been checked, and the next one has begun or the generator has ended."""
-        self._end_round()
+        if self.world.checks:
+            self._end_round()
         try:
             items = next(self.generator)
         except StopIteration:
@@ -58,7 +59,7 @@ class Path:
             self._begin_round(items if isinstance(items, tuple) else (items,))
 
     def done(self) -> None:
-        """One thing that the round waited for is complete."""
+        """One thing that the round waited for is complete; or the path, which had not begun, begins."""
         self._pending -= 1
         if self._pending == 0:
             self.world.ready.append(self)
@@ -71,20 +72,23 @@ class Path:
         if self._messages:
             self._rounds += 1
             self.call.counts.round(self._messages)
-        for message in self._messages:
-            if not self._claim(message.number):
-                raise WrongPath(f"{self}: {message} is made{lane_name(message.number) or ' on the root'}")
-            message.path, message.round, message.heard = self, self._rounds - 1, self.heard
-        self._check_overlap([])
+        for index, message in enumerate(self._messages):
+            message.path, message.round, message.index, message.heard = self, self._rounds - 1, index, self.heard
+        if self.world.checks:
+            self._check_numbers()
+            self._check_overlap([])
         self._pending = 1 + len(self._messages) + len(self._lanes)
         for item in self._own:
             self._carry_out(item)
-        self.world.ready.extend(self._lanes)  # their first step comes after the round's own items were posted
+        for lane in self._lanes:  # their first step comes after the round's own items were posted
+            lane.done()
         self.done()
 
     def _take_made(self, items: tuple[Item, ...]) -> list[Message | Work]:
         """What was made since the last yield, all of which is among the yielded items, and nothing else is."""
         made, self.call.made = self.call.made, []
+        if not self.world.checks:
+            return made
         yielded = [item for item in items if not (item is None or isinstance(item, GeneratorType))]
         for item in _beyond(made, yielded):
             raise NotYielded(f"{self}: {item} was made and is not in the yield that follows")
@@ -100,15 +104,16 @@ class Path:
 
     def _carry_out(self, item: Message | Work) -> None:
         try:
-            if item.written is not None and not item.written.flags.writeable:
-                raise ReadOnly("its array is only to be read")
+            if self.world.checks:
+                _check_operands(item)
             if isinstance(item, Message):
                 self.world.post(item)
             elif item.do:
-                _check_operands(item)
                 item.do(*item.arrays)
                 if item.name == "op":
                     self.call.counts.reduced += item.arrays[0].nbytes
+                    item.path = self
+                    self._pending += self.world.takes_time(item)
         except Fault as fault:
             raise type(fault)(f"{self}: {item}: {fault}") from None
 
@@ -125,6 +130,11 @@ class Path:
             for part in (*self._own, *self._lanes):
                 self.accesses += part.accesses
             self.routes |= self._own_routes().union(*(lane.routes for lane in self._lanes))
+
+    def _check_numbers(self) -> None:
+        for message in self._messages:
+            if not self._claim(message.number):
+                raise WrongPath(f"{self}: {message} is made{lane_name(message.number) or ' on the root'}")
 
     def _check_overlap(self, lanes: list[list[Access]]) -> None:
         """Messages, lanes and the work as a whole touch nothing that another of them writes.
@@ -154,10 +164,14 @@ def _beyond(items: Sequence[Any], others: Sequence[Any]) -> list[Any]:
     return [item for item in items if id(item) not in known]
 
 
-def _check_operands(work: Work) -> None:
-    out, *operands = work.accesses
+def _check_operands(item: Message | Work) -> None:
+    if item.written is not None and not item.written.flags.writeable:
+        raise ReadOnly("its array is only to be read")
+    if isinstance(item, Message) or not item.do:
+        return
+    out, *operands = item.accesses
     for operand in operands:
         if operand.stop - operand.start != out.stop - out.start:
-            raise WrongLength(f"operands of {', '.join(str(len(array)) for array in work.arrays)} elements")
+            raise WrongLength(f"operands of {', '.join(str(len(array)) for array in item.arrays)} elements")
         if operand[:2] != out[:2] and clash([[out], [operand]]):
             raise Overlap("out shares a part of an operand's memory")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ..algorithms import FAMILIES, cut, prepare
-from ..language import Algorithm, Comm, Op
+from ..language import Algorithm, Comm, Op, Program
 from .faults import Divergence, LeftEarly, MissingContribution, NotFinished, UnsetData, WrongElement
 from .memory import Memory
 from .symbols import Symbols, Value
@@ -31,6 +31,7 @@ def prove(
     root: int = 0,
     in_place: bool = False,
     seed: int | None = None,
+    world: World | None = None,
     **options: Any,
 ) -> Proof:
     """The algorithm does what the collective promises on `size` ranks, or a Fault is raised that says what is wrong.
@@ -42,28 +43,42 @@ def prove(
         in_place: the result is the sendbuf (reduce_scatter, scatter on the root: its own chunk; allgather, gather on
             the root: the reverse); an all-to-all is never in place.
         seed: as in `World`.
+        world: of `size` ranks and of symbols, new; by default one that keeps no record.
         options: the algorithm's own, such as `segments`.
     """
     if counts is None:
         counts = cut.even(count or 0, size)
     if collective == "alltoall":
         counts = cut.rows(counts)
-    function = FAMILIES[collective][algorithm]
-    symbols = Symbols(size)
+    world = world or World(size, seed=seed)
+    symbols = world.values
+    assert isinstance(symbols, Symbols)
     arguments, results = _BUFFERS[collective](symbols, counts, root, in_place)
-
-    def program(comm: Comm, op: Op) -> Algorithm:
-        arrays = prepare(function, arguments[comm.rank], *_lengths(collective, counts, comm.rank))
-        return function(comm, *arrays, *_rest(collective, op, root), **options)
-
-    world = World(size, symbols, seed=seed)
-    ran = world.run(program)
+    ran = world.run(bind(collective, algorithm, arguments, counts, root, options))
     if collective == "barrier":
         for rank, others in enumerate(world.unheard()):
             if others:
                 raise LeftEarly(f"barrier: rank {rank} can leave before ranks {others} have entered")
     _check_results(symbols, collective, counts, root, results)
     return Proof(ran, results)
+
+
+def bind(
+    collective: str,
+    algorithm: str,
+    arguments: Sequence[list[Any]],
+    counts: Sequence[Any],
+    root: int,
+    options: dict[str, Any],
+) -> Program:
+    """The algorithm as a program: rank r of the comm passes the arrays arguments[r]; the others as in `prove`."""
+    function = FAMILIES[collective][algorithm]
+
+    def program(comm: Comm, op: Op) -> Algorithm:
+        arrays = prepare(function, arguments[comm.rank], *_lengths(collective, counts, comm.rank))
+        return function(comm, *arrays, *_rest(collective, op, root), **options)
+
+    return program
 
 
 def _lengths(collective: str, counts: Sequence[Any], rank: int) -> tuple[Sequence[int], ...]:

@@ -54,8 +54,8 @@ class Symbols:
         """An array in which nothing has been written yet."""
         return np.full(count, None)
 
-    def scratch(self, like: Memory) -> Memory:
-        return self.unset(len(like))
+    def scratch(self, like: Memory, count: int) -> Memory:
+        return self.unset(count)
 
     def poison(self, array: Memory) -> None:
         array.fill(None)

@@ -12,6 +12,7 @@ from ..language import Call, Program
 from .faults import Deadlock, Unreceived, Unsent, WrongLength
 from .items import Message, Route, Work, lane_name
 from .memory import Memory, same
+from .nothing import Nothing
 from .numeric import Numbers
 from .path import Path
 from .symbols import Symbols
@@ -31,13 +32,18 @@ class Counts:
 
     def round(self, messages: Sequence[Message]) -> None:
         """A round with these messages of its own is counted."""
-        sent = [message.array.nbytes for message in messages if message.sends]
-        received = [message.array.nbytes for message in messages if not message.sends]
+        sends = sent = received = 0
+        for message in messages:
+            if message.sends:
+                sends += 1
+                sent += message.array.nbytes
+            else:
+                received += message.array.nbytes
         self.rounds += 1
-        self.messages += len(sent)
-        self.sent += sum(sent)
-        self.port_messages += max(len(sent), len(received))
-        self.port_bytes += max(sum(sent), sum(received))
+        self.messages += sends
+        self.sent += sent
+        self.port_messages += max(sends, len(messages) - sends)
+        self.port_bytes += max(sent, received)
 
 
 class Rank(Call):
@@ -66,8 +72,8 @@ class Rank(Call):
     def copy(self, out: Memory, array: Memory) -> Any:
         return self._make(Work("copy") if same(out, array) else Work("copy", self.values.copy, out, array))
 
-    def scratch(self, like: Memory) -> Memory:
-        return self.values.scratch(like)
+    def scratch(self, like: Memory, count: int) -> Memory:
+        return self.values.scratch(like, count)
 
     def _make(self, item: Message | Work) -> Any:
         self.made.append(item)
@@ -79,12 +85,13 @@ class World:
 
     Args:
         size: the number of ranks.
-        values: the kind of data, `Symbols(size)` by default or `Numbers(op, size)`.
+        values: the kind of data, `Symbols(size)` by default, `Numbers(op, size)` or `Nothing`.
         seed: the order in which ranks take their steps is drawn from it; by default they take turns.
     """
 
-    def __init__(self, size: int, values: Symbols | Numbers | None = None, seed: int | None = None) -> None:
+    def __init__(self, size: int, values: Symbols | Numbers | Nothing | None = None, seed: int | None = None) -> None:
         self.size, self.values = size, values or Symbols(size)
+        self.checks = not isinstance(values, Nothing)  # what moves no data is to be fast
         self.ranks = [Rank(self, rank) for rank in range(size)]
         self.ready: collections.deque[Path] = collections.deque()  # the paths whose round is complete
         self._random = None if seed is None else random.Random(seed)
@@ -95,13 +102,33 @@ class World:
     def run(self, program: Program) -> list[Counts]:
         """Every rank has run the generator `program(comm, op)` to its end; returns the ranks' Counts."""
         self._roots = [Path(self, rank, program(rank.comm, rank.op)) for rank in self.ranks]
-        self.ready.extend(self._roots)
-        while self.ready:
+        for root in self._roots:
+            self.begin(root)
+        while self.ready or self.advance():
             if self._random:
                 self.ready.rotate(self._random.randrange(len(self.ready)))
             self.ready.popleft().step()
         self._check_nobody_waits()
         return [rank.counts for rank in self.ranks]
+
+    # What takes time in a world with a clock: see `clock`.
+
+    def begin(self, root: Path) -> None:
+        """A rank starts."""
+        root.done()
+
+    def deliver(self, send: Message, receive: Message) -> None:
+        """A message that has been matched arrives."""
+        receive.path.done()
+        send.path.done()
+
+    def takes_time(self, reduction: Work) -> bool:
+        """Whether a reduction is still under way, so that `reduction.path.done()` follows later."""
+        return False
+
+    def advance(self) -> bool:
+        """No path is ready now; whether one may be after some time."""
+        return False
 
     def unheard(self) -> list[list[int]]:
         """For every rank the ranks of whose start it never heard, by no chain of messages: it may end before theirs."""
@@ -122,10 +149,9 @@ class World:
 
     def post(self, message: Message) -> None:
         """The message is matched, or waits in its mailbox."""
-        if message.sends:
-            self.values.read(message.array)
-        else:
-            self.values.poison(message.array)
+        if not isinstance(self.values, Nothing):
+            touch = self.values.read if message.sends else self.values.poison
+            touch(message.array)
         mailbox = self._mailboxes[message.route]
         if mailbox and mailbox[0].sends != message.sends:
             self._match(message, mailbox.popleft())
@@ -136,10 +162,10 @@ class World:
         send, receive = (one, other) if one.sends else (other, one)
         if len(send.array) != len(receive.array):
             raise WrongLength(f"meets {_where(other)}")
-        receive.array[:] = send.array
-        receive.heard = send.heard
-        receive.path.done()
-        send.path.done()
+        if self.checks:
+            receive.array[:] = send.array
+            receive.heard = send.heard
+        self.deliver(send, receive)
 
 
 def _where(message: Message) -> str:
