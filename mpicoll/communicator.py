@@ -50,6 +50,7 @@ class Communicator(Collectives):
         node, local_rank: the number of this rank's node, counted by lowest rank, and its rank among those of the node
             that are in this communicator (so devices are best chosen by the world's).
         places: (node, local rank) of every rank.
+        nodes: the node of every rank.
     """
 
     def __init__(self, mpi_comm):
@@ -65,9 +66,10 @@ class Communicator(Collectives):
         self._transport.at_close.append(self._replays.clear)
         self.rank, self.size = self._transport.rank, self._transport.size
         leaving.register(self._transport)
-        self.allowed, self.links = selection.parse(""), selection.HOST
+        self.allowed, self.links, self.nodes = selection.parse(""), selection.HOST, (0,) * self.size
         names = self.iallgather(topology.own_name(), algorithm="ring").wait().reshape(self.size, -1)
         self.places = topology.number_nodes(map(bytes, names))
+        self.nodes = tuple(node for node, _ in self.places)
         self.node, self.local_rank = self.places[self.rank]
         text, devices = json.loads(self._of_rank_0(json.dumps([os.environ.get(selection.VARIABLE, ""), gpu.in_use()])))
         self.links = selection.DEVICE if devices else selection.HOST

@@ -86,7 +86,7 @@ def alltoallv(comm, sendbuf, recvbuf, sendcounts, recvcounts, algorithm):
     what = f"recvcounts say that {sum(received)} are received"
     recvbuf, recv = arguments.receive(name, kind, recvbuf, shape, sendbuf, what)
     arguments.no_overlap(name, kind, send, recv, send[:0], None)
-    algorithm = _algorithm(comm, "alltoall" if algorithm is None else name, algorithm, 0)
+    algorithm = _algorithm(comm, name, algorithm, 0)  # a rank knows only its own counts: they must not matter
     arrays = prepare(algorithm, (send, recv), lengths, received)
     return Job(name, kind, send, "sum", lambda c, op: algorithm(c, *arrays), recvbuf)
 
@@ -170,9 +170,8 @@ def sendrecv(comm, sendbuf, dest, recvbuf, source):
 
 def _algorithm(comm, name, algorithm, nbytes):
     if algorithm is None:
-        return chosen(name, nbytes, comm.size, comm.allowed[name], comm.links)
-    collective = "alltoall" if name == "alltoallv" else name
-    return function(collective, forced(name, algorithm).algorithm, nbytes, comm.size, comm.links)
+        return chosen(name, nbytes, comm.nodes, comm.allowed[name], comm.links)
+    return function(name, forced(name, algorithm).algorithm, nbytes, comm.nodes, comm.links)
 
 
 def _reducible(name, sendbuf, op):

@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import cost
-from .algorithms import COLLECTIVES, FAMILIES, ring
+from .algorithms import COLLECTIVES, FAMILIES, SAME_LENGTH, ring
 from .algorithms.cut import even
 from .language import Algorithm
 
@@ -39,13 +39,15 @@ class Links(NamedTuple):
         """The seconds that the cost model predicts for a buffer of `nbytes` bytes on `size` ranks."""
         gamma = self.gamma_cached if nbytes <= CACHED else self.gamma
         segments = self.options(collective, algorithm, nbytes, size)
-        return cost.predict(collective, algorithm, even(nbytes, size), 1, self.alpha, self.beta, gamma, **segments)
+        return cost.predict(
+            _base(collective), algorithm, even(nbytes, size), 1, self.alpha, self.beta, gamma, **segments
+        )
 
     def options(self, collective: str, algorithm: str, nbytes: int, size: int) -> dict[str, int]:
         """The options of the algorithm for these links; none where its own choice is right."""
         if (
             self.segment == ring.SEGMENT_BYTES
-            or "segments" not in inspect.signature(FAMILIES[collective][algorithm]).parameters
+            or "segments" not in inspect.signature(family(collective)[algorithm]).parameters
         ):
             return {}
         cut = collective in ("allreduce", "reduce_scatter")  # into chunks, which are then cut into two segments or more
@@ -58,9 +60,17 @@ HOST = Links(alpha=4e-6, beta=1e-10, gamma=1e-10, gamma_cached=1e-11, segment=ri
 DEVICE = Links(alpha=3e-5, beta=2e-11, gamma=2e-12, gamma_cached=2e-12, segment=4 << 20)
 
 
+def _base(collective: str) -> str:
+    """The collective of which this one has its algorithms."""
+    return "alltoall" if collective == "alltoallv" else collective
+
+
 def family(collective: str) -> dict[str, Callable[..., Algorithm]]:
-    """The algorithms of a collective by name; alltoallv's are alltoall's."""
-    return FAMILIES["alltoall" if collective == "alltoallv" else collective]
+    """The algorithms of a collective by name; alltoallv's are those of alltoall's that take chunks of any length."""
+    names = FAMILIES[_base(collective)]
+    if collective == "alltoallv":
+        return {name: found for name, found in names.items() if ("alltoall", name) not in SAME_LENGTH}
+    return names
 
 
 class Choice(NamedTuple):
@@ -83,7 +93,7 @@ class Choice(NamedTuple):
 
 
 def parse(text: str) -> dict[str, tuple[str, ...]]:
-    """For each collective the algorithms that `text` allows, in NCCL_ALGO's grammar.
+    """For each collective the algorithms that `text` allows, in NCCL_ALGO's grammar; alltoallv has alltoall's part.
 
     `[collective:][^]name,name;...`: a part without a collective is for all that have no part of their own; ^ allows all
     but the names; upper and lower case are the same. "" allows everything.
@@ -95,7 +105,7 @@ def parse(text: str) -> dict[str, tuple[str, ...]]:
     parts: dict[str, tuple[bool, list[str]]] = {}
     for part in filter(None, text.lower().replace(" ", "").split(";")):
         collective, colon, names = part.rpartition(":")
-        collective = "alltoall" if collective == "alltoallv" else collective
+        collective = _base(collective)
         if colon and collective not in FAMILIES:
             raise ValueError(
                 f"{VARIABLE}: {collective!r} in {text!r} is no collective; there are {', '.join(COLLECTIVES)}"
@@ -111,9 +121,9 @@ def parse(text: str) -> dict[str, tuple[str, ...]]:
         parts[collective] = (exclude, listed)
     exclude, listed = parts.get("", (True, []))
     return {
-        collective: tuple(name for name in names if (name in own) != but)
-        for collective, names in FAMILIES.items()
-        for but, own in [parts.get(collective, (exclude, listed))]
+        collective: tuple(name for name in family(collective) if (name in own) != but)
+        for collective in (*FAMILIES, "alltoallv")
+        for but, own in [parts.get(_base(collective), (exclude, listed))]
     }
 
 
@@ -124,7 +134,7 @@ def choose(collective: str, nbytes: int, size: int, allowed: tuple[str, ...], li
     Raises:
         ValueError: nothing is allowed.
     """
-    names = FAMILIES[collective]
+    names = family(collective)
     if not allowed:
         raise ValueError(
             f"{collective}: {VARIABLE} allows none of its algorithms {', '.join(names)}; add "
@@ -140,16 +150,22 @@ def choose(collective: str, nbytes: int, size: int, allowed: tuple[str, ...], li
 
 
 @functools.lru_cache(maxsize=1024)
-def chosen(collective: str, nbytes: int, size: int, allowed: tuple[str, ...], links: Links) -> Callable[..., Algorithm]:
-    """The function of the algorithm that `choose` names, with its options."""
-    return function(collective, choose(collective, nbytes, size, allowed, links).algorithm, nbytes, size, links)
+def chosen(
+    collective: str, nbytes: int, nodes: tuple[int, ...], allowed: tuple[str, ...], links: Links
+) -> Callable[..., Algorithm]:
+    """The function of the algorithm that `choose` names, with its options; arguments as of `function`."""
+    return function(collective, choose(collective, nbytes, len(nodes), allowed, links).algorithm, nbytes, nodes, links)
 
 
 @functools.lru_cache(maxsize=1024)
-def function(collective: str, algorithm: str, nbytes: int, size: int, links: Links) -> Callable[..., Algorithm]:
-    """The function of an algorithm, with its options."""
-    options = links.options(collective, algorithm, nbytes, size)
-    found = FAMILIES[collective][algorithm]
+def function(
+    collective: str, algorithm: str, nbytes: int, nodes: tuple[int, ...], links: Links
+) -> Callable[..., Algorithm]:
+    """The function of an algorithm, with its options; nodes[r] is the number of rank r's node."""
+    found = family(collective)[algorithm]
+    options: dict[str, Any] = dict(links.options(collective, algorithm, nbytes, len(nodes)))
+    if "nodes" in inspect.signature(found).parameters:
+        options["nodes"] = nodes
     return functools.partial(found, **options) if options else found
 
 
@@ -161,5 +177,7 @@ def forced(collective: str, algorithm: object) -> Choice:
     """
     names = family(collective)
     if not isinstance(algorithm, str) or algorithm not in names:
-        raise ValueError(f"{collective}: algorithm is {algorithm!r}; there are {', '.join(map(repr, names))}")
+        known = isinstance(algorithm, str) and algorithm in FAMILIES[_base(collective)]
+        why = ", which needs chunks of one length" if known else ""
+        raise ValueError(f"{collective}: algorithm is {algorithm!r}{why}; there are {', '.join(map(repr, names))}")
     return Choice(algorithm, "the call names it", {})

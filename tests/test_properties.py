@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpicoll import cost
-from mpicoll.algorithms import FAMILIES
+from mpicoll.algorithms import FAMILIES, SAME_LENGTH
 from mpicoll.world import prove
 
 SEGMENTED = {("allreduce", "ring"): 2, ("reduce_scatter", "ring"): 2, ("broadcast", "ring"): 1, ("reduce", "ring"): 1}
@@ -24,7 +24,8 @@ def rows(size):
 def calls(draw, collective, algorithm):
     """The arguments of `prove` for a random call; the counts are as uneven as they like."""
     size = draw(st.integers(1, 9))
-    matrix = collective == "alltoall" and draw(st.booleans())
+    same = (collective, algorithm) in SAME_LENGTH
+    matrix = collective == "alltoall" and not same and draw(st.booleans())
     call = {
         "size": size,
         "counts": draw(st.lists(rows(size), min_size=size, max_size=size) if matrix else rows(size)),
@@ -35,12 +36,16 @@ def calls(draw, collective, algorithm):
     least = SEGMENTED.get((collective, algorithm))
     if least and draw(st.booleans()):
         call["segments"] = draw(st.integers(least, 6))
+    if same:
+        call["counts"] = call["counts"][:1] * size
+    if algorithm == "pat" and draw(st.booleans()):
+        call["aggregate"] = draw(st.integers(1, 6))
     return call
 
 
 def shared(call):
     """Those arguments that `cost` knows, too."""
-    return {name: call[name] for name in ("counts", "root", "segments") if name in call}
+    return {name: call[name] for name in ("counts", "root", "segments", "aggregate") if name in call}
 
 
 @each_algorithm

@@ -5,9 +5,9 @@ import pytest
 from mpicoll import cost
 from mpicoll.algorithms import COLLECTIVES, FAMILIES
 from mpicoll.algorithms.cut import even
-from mpicoll.selection import DEVICE, HOST, choose, forced, function, parse
+from mpicoll.selection import DEVICE, HOST, choose, family, forced, function, parse
 
-EVERYTHING = {collective: tuple(family) for collective, family in FAMILIES.items()}
+EVERYTHING = {collective: tuple(family(collective)) for collective in (*COLLECTIVES, "alltoallv")}
 
 
 def test_nothing_allows_everything():
@@ -24,8 +24,8 @@ def test_a_list_without_a_collective_is_for_all_without_a_part_of_their_own():
 
 def test_a_caret_excludes():
     allowed = parse("^ring,linear")
-    for collective, family in FAMILIES.items():
-        assert set(allowed[collective]) == set(family) - {"ring", "linear"}
+    for collective, names in FAMILIES.items():
+        assert set(allowed[collective]) == set(names) - {"ring", "linear"}
     assert parse("allreduce:^ring")["allgather"] == EVERYTHING["allgather"]
     assert "ring" not in parse("allreduce:^ring")["allreduce"]
 
@@ -53,8 +53,15 @@ def test_what_does_not_exist_is_told(text, told):
         parse(text)
 
 
-def test_alltoallv_is_alltoall():
+def test_alltoallv_is_alltoall_without_algorithms_that_need_to_know_the_counts_of_other_ranks():
     assert parse("alltoallv:pairwise") == parse("alltoall:pairwise")
+    assert set(FAMILIES["alltoall"]) - set(family("alltoallv")) == {"bruck"}
+    assert parse("bruck")["alltoall"] == ("bruck",)
+    assert choose("alltoallv", 0, 64, EVERYTHING["alltoallv"]).algorithm == "pairwise"
+    with pytest.raises(ValueError, match="alltoallv: algorithm is 'bruck', which needs chunks of one length"):
+        forced("alltoallv", "bruck")
+    with pytest.raises(ValueError, match="alltoallv: MPICOLL_ALGORITHM allows none of its algorithms pairwise"):
+        choose("alltoallv", 0, 64, parse("bruck")["alltoallv"])
 
 
 def test_nothing_left_is_told_when_it_is_needed():
@@ -89,8 +96,12 @@ def test_an_algorithm_gets_the_segments_of_the_links():
     assert DEVICE.options("allreduce", "ring", 8, 2) == {"segments": 2}
     assert DEVICE.options("reduce", "ring", 64 << 20, 2) == {"segments": 16}
     assert DEVICE.options("allreduce", "tree", 64 << 20, 2) == {}
-    assert function("reduce", "ring", 64 << 20, 2, DEVICE).keywords == {"segments": 16}
-    assert function("allgather", "ring", 64 << 20, 2, DEVICE) is FAMILIES["allgather"]["ring"]
+    assert function("reduce", "ring", 64 << 20, (0, 0), DEVICE).keywords == {"segments": 16}
+    assert function("allgather", "ring", 64 << 20, (0, 0), DEVICE) is FAMILIES["allgather"]["ring"]
+
+
+def test_hierarchical_is_told_the_nodes():
+    assert function("allreduce", "hierarchical", 8, (0, 0, 1), HOST).keywords == {"nodes": (0, 0, 1)}
 
 
 def test_few_rounds_win_when_small_and_few_bytes_when_large():
@@ -98,7 +109,7 @@ def test_few_rounds_win_when_small_and_few_bytes_when_large():
         small = choose("allreduce", 8, size, EVERYTHING["allreduce"]).algorithm
         large = choose("allreduce", 256 << 20, size, EVERYTHING["allreduce"]).algorithm
         assert small == "recursive_doubling"
-        assert large == "ring"
+        assert cost.of("allreduce", large, 0, [1] * size, 1).sent == 2 * (size - 1)
 
 
 def test_a_named_algorithm_is_taken_or_refused():

@@ -9,13 +9,17 @@ Other sizes fold: with q the largest power of two in p, the first 2 (p-q) ranks 
 to the odd one before the exchanges and gets the result after them.
 
 Cost, n bytes, p ranks: lg p (alpha + n beta + n gamma); other p: lg q instead of lg p, + 2 alpha + 2 n beta + n gamma.
-The fewest rounds, but all of n in each: for small buffers. (Thakur, Rabenseifner & Gropp, IJHPCA 2005.)
+The fewest rounds, but all of n in each: for small buffers. An all-gather doubles what a rank has, so it sends the least
+possible: lg p alpha + (p-1)/p n beta; other p: lg q instead of lg p, + 2 alpha + (n + n/p) beta. (Thakur, Rabenseifner &
+Gropp, IJHPCA 2005.)
 
 Order of reduction: the balanced tree over the folded ranks; both sides of an exchange put the lower ranks' operand
 first, so all ranks compute the same bits.
 """
 
-from ..language import Algorithm, Array, Comm, Op
+from ..language import Algorithm, Array, Chunks, Comm, Op
+from . import halving
+from .recursive_halving import far_first
 
 
 def allreduce(comm: Comm, sendbuf: Array, result: Array, op: Op) -> Algorithm:
@@ -47,6 +51,11 @@ def allreduce(comm: Comm, sendbuf: Array, result: Array, op: Op) -> Algorithm:
     yield op.finish(result)
     if rank < 2 * pairs:
         yield comm.Isend(result, rank - 1)
+
+
+def allgather(comm: Comm, sendbuf: Array, result_chunks: Chunks) -> Algorithm:
+    """result_chunks holds every rank's sendbuf (which may be result_chunks[rank]): recursive halving backwards."""
+    yield from halving.allgather(comm, sendbuf, result_chunks, far_first)
 
 
 def barrier(comm: Comm, token: Array, op: Op) -> Algorithm:

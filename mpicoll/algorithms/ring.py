@@ -129,7 +129,8 @@ def reduce(
         yield op.finish(result)
         return
     segments = segment_count(segments, sendbuf.nbytes)
-    pieces = outgoing = cut(sendbuf, segments)
+    pieces = cut(sendbuf, segments)
+    outgoing: list[Array] = pieces
     receives = right != root
     if receives:
         slots = comm.scratch(pieces[0]), comm.scratch(pieces[0])

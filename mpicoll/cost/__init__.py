@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..algorithms.cut import rows
+from ..algorithms import FAMILIES, parameters
+from ..algorithms.cut import even, rows
+from .bounds import Bounds, bounds, busbw_factor
 from .model import Cost, time
 
-__all__ = ["Cost", "busbw_factor", "of", "predict", "time"]
+__all__ = ["Bounds", "Cost", "bounds", "busbw_factor", "of", "predict", "time"]
 
 
 @functools.cache
@@ -41,13 +42,21 @@ def of(
     counts: Sequence[Any],
     itemsize: int,
     root: int = 0,
+    channels: int = 1,
     **options: Any,
 ) -> Cost:
     """The Cost of a rank of len(counts) ranks, with counts[r] elements of itemsize bytes in rank r's chunk.
 
     Collectives that do not cut their buffer move sum(counts) elements; a barrier none. In an all-to-all every rank
-    sends counts[r] elements to rank r; or counts[s][d] are those from rank s to rank d.
+    sends counts[r] elements to rank r; or counts[s][d] are those from rank s to rank d. The costs of several channels
+    add up.
     """
+    if channels != 1:
+        total = Cost()
+        for order, part in _channels(collective, algorithm, counts, channels):
+            places = order.index(rank), order.index(root)
+            total += of(collective, algorithm, places[0], part, itemsize, places[1], **options)
+        return total
     form = _form(collective, algorithm)
     if form is None:
         raise ValueError(f"cost.of: {algorithm} has no {collective}")
@@ -63,6 +72,7 @@ def predict(
     beta: float,
     gamma: float,
     root: int = 0,
+    channels: int = 1,
     **options: Any,
 ) -> float:
     """The seconds that the collective takes in the alpha-beta-gamma model; arguments as in `of` and `time`.
@@ -70,25 +80,36 @@ def predict(
     That is the longest `time` of any rank or, down a chain of ranks, where one waits for the other, the time of that
     path. Apart from reductions that are hidden it is a lower bound: other waiting is left out, and so is contention,
     as if no two ranks shared a link. Of more than 64 ranks only a few are looked at; if the chunks are cut evenly, the
-    busiest is among them.
+    busiest is among them, or in `pat` one that is as busy but for an element.
     """
     if path := _form(collective, algorithm, "_path"):
-        costs = [path(_in_bytes(collective, counts, itemsize), itemsize, **options)]
+        parts = [part for _, part in _channels(collective, algorithm, counts, channels)]
+        paths = [path(_in_bytes(collective, part, itemsize), itemsize, **options) for part in parts]
+        costs = [sum(paths, Cost())]
     else:
         size = len(counts)
         few = 0, 1, size - 2, size - 1, (root - 1) % size, root, (root + 1) % size, counts.index(max(counts))
         ranks = range(size) if size <= 64 else set(few)
-        costs = [of(collective, algorithm, rank, counts, itemsize, root, **options) for rank in ranks]
+        costs = [of(collective, algorithm, rank, counts, itemsize, root, channels, **options) for rank in ranks]
     return max(time(cost, alpha, beta, gamma) for cost in costs)
 
 
-def busbw_factor(collective: str, size: int) -> Fraction:
-    """busbw / algbw as nccl-tests defines it: the share of the buffer that crosses a rank's link at best."""
-    if collective == "allreduce":
-        return Fraction(2 * (size - 1), size)
-    if collective in ("reduce_scatter", "allgather", "alltoall", "gather", "scatter"):
-        return Fraction(size - 1, size)
-    return Fraction(1)
+def _channels(
+    collective: str, algorithm: str, counts: Sequence[Any], channels: int
+) -> Iterator[tuple[range, Sequence[Any]]]:
+    """Every channel's order of ranks, and the counts of its part in that order."""
+    if channels == 1:
+        yield range(len(counts)), counts
+        return
+    names = parameters(FAMILIES[collective][algorithm])
+    if "channels" not in names:
+        raise ValueError(f"cost: channels is {channels}, but {algorithm} has none for {collective}")
+    for k in range(channels):
+        order = range(len(counts))[:: -1 if k % 2 else 1]
+        if "chunks" in names or "result_chunks" in names:
+            yield order, [even(counts[rank], channels)[k] for rank in order]
+        else:
+            yield order, even(even(sum(counts), channels)[k], len(counts))
 
 
 def _in_bytes(collective: str, counts: Sequence[Any], itemsize: int) -> Sequence[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..algorithms.recursive_halving import far_first
+from . import halving
 from .model import Cost, one_by_one
 
 
@@ -20,3 +22,7 @@ def allreduce(rank: int, chunks: Sequence[int], itemsize: int, root: int) -> Cos
 
 
 barrier = allreduce
+
+
+def allgather(rank: int, chunks: Sequence[int], itemsize: int, root: int) -> Cost:
+    return halving.allgather(rank, chunks, far_first)

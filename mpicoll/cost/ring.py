@@ -1,4 +1,4 @@
-"""The cost of `algorithms.ring`; broadcast and reduce go down a chain, whose ranks wait for one another."""
+"""The cost of `algorithms.ring`, whose ranks wait for one another: along the chain, or for the longest chunk."""
 
 from __future__ import annotations
 
@@ -30,6 +30,22 @@ def allgather(rank: int, chunks: Sequence[int], itemsize: int, root: int) -> Cos
 def allreduce(rank: int, chunks: Sequence[int], itemsize: int, root: int, segments: int | None = None) -> Cost:
     first = reduce_scatter(rank, chunks, itemsize, root, segments)
     return first + allgather(rank, chunks, itemsize, root)
+
+
+def reduce_scatter_path(chunks: Sequence[int], itemsize: int, segments: int | None = None) -> Cost:
+    """The longest chunk's way: wherever it is, both its ranks are busy with it, and nobody can be later than those."""
+    steps, longest = len(chunks) - 1, max(chunks)
+    rounds = steps * segment_count(segments, longest, least=2)
+    return Cost(reduced=steps * longest, port_messages=rounds, port_bytes=steps * longest)
+
+
+def allgather_path(chunks: Sequence[int], itemsize: int) -> Cost:
+    steps = len(chunks) - 1
+    return Cost(port_messages=steps, port_bytes=steps * max(chunks))
+
+
+def allreduce_path(chunks: Sequence[int], itemsize: int, segments: int | None = None) -> Cost:
+    return reduce_scatter_path(chunks, itemsize, segments) + allgather_path(chunks, itemsize)
 
 
 def _pipeline(n: int, itemsize: int, segments: int | None) -> tuple[int, int]:

@@ -46,8 +46,7 @@ class Path:
 
     def step(self) -> None:
         """The round that is complete has been checked, and the next one has begun or the generator has ended."""
-        if self.world.checks:
-            self._end_round()
+        self._end_round()
         try:
             items = next(self.generator)
         except StopIteration:
@@ -67,16 +66,18 @@ class Path:
     def _begin_round(self, items: tuple[Item, ...]) -> None:
         """What was yielded keeps the rules, is posted and done in the order made, and its lanes are ready to start."""
         self._own = self._take_made(items)
-        self._lanes = [Path(self.world, self.call, item, self) for item in items if isinstance(item, GeneratorType)]
+        self._lanes = [
+            type(self)(self.world, self.call, item, self) for item in items if isinstance(item, GeneratorType)
+        ]
         self._messages = [item for item in self._own if isinstance(item, Message)]
         if self._messages:
             self._rounds += 1
             self.call.counts.round(self._messages)
         for index, message in enumerate(self._messages):
+            if not self._claim(message.number):
+                raise WrongPath(f"{self}: {message} is made{lane_name(message.number) or ' on the root'}")
             message.path, message.round, message.index, message.heard = self, self._rounds - 1, index, self.heard
-        if self.world.checks:
-            self._check_numbers()
-            self._check_overlap([])
+        self._check_overlap([])
         self._pending = 1 + len(self._messages) + len(self._lanes)
         for item in self._own:
             self._carry_out(item)
@@ -87,8 +88,6 @@ class Path:
     def _take_made(self, items: tuple[Item, ...]) -> list[Message | Work]:
         """What was made since the last yield, all of which is among the yielded items, and nothing else is."""
         made, self.call.made = self.call.made, []
-        if not self.world.checks:
-            return made
         yielded = [item for item in items if not (item is None or isinstance(item, GeneratorType))]
         for item in _beyond(made, yielded):
             raise NotYielded(f"{self}: {item} was made and is not in the yield that follows")
@@ -104,11 +103,12 @@ class Path:
 
     def _carry_out(self, item: Message | Work) -> None:
         try:
-            if self.world.checks:
-                _check_operands(item)
+            if item.written is not None and not item.written.flags.writeable:
+                raise ReadOnly("its array is only to be read")
             if isinstance(item, Message):
                 self.world.post(item)
             elif item.do:
+                _check_operands(item)
                 item.do(*item.arrays)
                 if item.name == "op":
                     self.call.counts.reduced += item.arrays[0].nbytes
@@ -130,11 +130,6 @@ class Path:
             for part in (*self._own, *self._lanes):
                 self.accesses += part.accesses
             self.routes |= self._own_routes().union(*(lane.routes for lane in self._lanes))
-
-    def _check_numbers(self) -> None:
-        for message in self._messages:
-            if not self._claim(message.number):
-                raise WrongPath(f"{self}: {message} is made{lane_name(message.number) or ' on the root'}")
 
     def _check_overlap(self, lanes: list[list[Access]]) -> None:
         """Messages, lanes and the work as a whole touch nothing that another of them writes.
@@ -164,14 +159,10 @@ def _beyond(items: Sequence[Any], others: Sequence[Any]) -> list[Any]:
     return [item for item in items if id(item) not in known]
 
 
-def _check_operands(item: Message | Work) -> None:
-    if item.written is not None and not item.written.flags.writeable:
-        raise ReadOnly("its array is only to be read")
-    if isinstance(item, Message) or not item.do:
-        return
-    out, *operands = item.accesses
+def _check_operands(work: Work) -> None:
+    out, *operands = work.accesses
     for operand in operands:
         if operand.stop - operand.start != out.stop - out.start:
-            raise WrongLength(f"operands of {', '.join(str(len(array)) for array in item.arrays)} elements")
+            raise WrongLength(f"operands of {', '.join(str(len(array)) for array in work.arrays)} elements")
         if operand[:2] != out[:2] and clash([[out], [operand]]):
             raise Overlap("out shares a part of an operand's memory")

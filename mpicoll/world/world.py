@@ -12,7 +12,7 @@ from ..language import Call, Program
 from .faults import Deadlock, Unreceived, Unsent, WrongLength
 from .items import Message, Route, Work, lane_name
 from .memory import Memory, same
-from .nothing import Nothing
+from .nothing import Nothing, Unchecked
 from .numeric import Numbers
 from .path import Path
 from .symbols import Symbols
@@ -32,18 +32,13 @@ class Counts:
 
     def round(self, messages: Sequence[Message]) -> None:
         """A round with these messages of its own is counted."""
-        sends = sent = received = 0
-        for message in messages:
-            if message.sends:
-                sends += 1
-                sent += message.array.nbytes
-            else:
-                received += message.array.nbytes
+        sent = [message.array.nbytes for message in messages if message.sends]
+        received = [message.array.nbytes for message in messages if not message.sends]
         self.rounds += 1
-        self.messages += sends
-        self.sent += sent
-        self.port_messages += max(sends, len(messages) - sends)
-        self.port_bytes += max(sent, received)
+        self.messages += len(sent)
+        self.sent += sum(sent)
+        self.port_messages += max(len(sent), len(received))
+        self.port_bytes += max(sum(sent), sum(received))
 
 
 class Rank(Call):
@@ -85,13 +80,12 @@ class World:
 
     Args:
         size: the number of ranks.
-        values: the kind of data, `Symbols(size)` by default, `Numbers(op, size)` or `Nothing`.
+        values: the kind of data, `Symbols(size)` by default, `Numbers(op, size)`, or `Nothing`, which is not counted.
         seed: the order in which ranks take their steps is drawn from it; by default they take turns.
     """
 
     def __init__(self, size: int, values: Symbols | Numbers | Nothing | None = None, seed: int | None = None) -> None:
         self.size, self.values = size, values or Symbols(size)
-        self.checks = not isinstance(values, Nothing)  # what moves no data is to be fast
         self.ranks = [Rank(self, rank) for rank in range(size)]
         self.ready: collections.deque[Path] = collections.deque()  # the paths whose round is complete
         self._random = None if seed is None else random.Random(seed)
@@ -101,7 +95,8 @@ class World:
 
     def run(self, program: Program) -> list[Counts]:
         """Every rank has run the generator `program(comm, op)` to its end; returns the ranks' Counts."""
-        self._roots = [Path(self, rank, program(rank.comm, rank.op)) for rank in self.ranks]
+        path = Unchecked if isinstance(self.values, Nothing) else Path
+        self._roots = [path(self, rank, program(rank.comm, rank.op)) for rank in self.ranks]
         for root in self._roots:
             self.begin(root)
         while self.ready or self.advance():
@@ -149,9 +144,10 @@ class World:
 
     def post(self, message: Message) -> None:
         """The message is matched, or waits in its mailbox."""
-        if not isinstance(self.values, Nothing):
-            touch = self.values.read if message.sends else self.values.poison
-            touch(message.array)
+        if message.sends:
+            self.values.read(message.array)
+        else:
+            self.values.poison(message.array)
         mailbox = self._mailboxes[message.route]
         if mailbox and mailbox[0].sends != message.sends:
             self._match(message, mailbox.popleft())
@@ -162,9 +158,8 @@ class World:
         send, receive = (one, other) if one.sends else (other, one)
         if len(send.array) != len(receive.array):
             raise WrongLength(f"meets {_where(other)}")
-        if self.checks:
-            receive.array[:] = send.array
-            receive.heard = send.heard
+        receive.array[:] = send.array
+        receive.heard = send.heard
         self.deliver(send, receive)
 
 
