@@ -45,13 +45,11 @@ class Links(NamedTuple):
 
     def options(self, collective: str, algorithm: str, nbytes: int, size: int) -> dict[str, int]:
         """The options of the algorithm for these links; none where its own choice is right."""
-        if (
-            self.segment == ring.SEGMENT_BYTES
-            or "segments" not in inspect.signature(family(collective)[algorithm]).parameters
-        ):
+        parameters = inspect.signature(family(collective)[algorithm]).parameters
+        if self.segment == ring.SEGMENT_BYTES or "segments" not in parameters:
             return {}
-        cut = collective in ("allreduce", "reduce_scatter")  # into chunks, which are then cut into two segments or more
-        return {"segments": max(2 if cut else 1, -(-nbytes // (self.segment * (size if cut else 1))))}
+        chunks, least = (size, 2) if "chunks" in parameters else (1, 1)  # of a chunk, or of the whole
+        return {"segments": max(least, -(-nbytes // (self.segment * chunks)))}
 
 
 CACHED = 4 << 20  # bytes that stay in a core's caches; memory is several times slower

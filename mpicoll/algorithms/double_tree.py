@@ -12,10 +12,11 @@ of the trees, for odd p rank p-1 is inner in both.
         / \     / \              / \     / \
        1   3   5   7            0   2   4   6
 
-A rank is passed two segments and passes on two, one of each half to or from its parents. All edges are coloured in two
-colours, so that those on which a rank receives differ, and those on which it sends. Even steps use the one colour, odd
-steps the other: in no step does a port have more than one message. (The same trees on two lanes, without the colours,
-would wait at the ports.) Broadcast and reduce have one root, vrank 0: in the second tree it is no leaf, but above p-1.
+Of every two segments, one of each half, that a rank gets from its two parents it passes one on, twice: to the children
+that it has in one of the trees. All edges are coloured in two colours, so that the two on which a rank receives differ,
+and the two on which it sends. Even steps use the one colour, odd steps the other: in no step does a port have more than
+one message. (To wait for a segment of each half and then pass them on deadlocks: the trees turn each other's order
+round.) Broadcast and reduce have one root, vrank 0: in the second tree it is no leaf, but above p-1.
 
 Cost, n bytes, p ranks, S segments in each half: broadcast at most (2 ceil(lg p) + 2S - 1)(alpha + n/2S beta), which for
 the best S is n beta + 2 lg p alpha + sqrt(8 alpha beta n lg p); reduce the same and gamma in each step; allreduce is a
