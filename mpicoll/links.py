@@ -113,7 +113,7 @@ _OWN = re.compile(r"(\d+(?:\.\d+)?)us/(\d+(?:\.\d+)?)GB/s")
 
 
 def preset(name: str) -> Link:
-    """The link of this name; "NAME:PROTOCOL" as that protocol of NCCL uses it; "20us/1.5GB/s" has that alpha and rate.
+    """The link of this name; "NAME:PROTOCOL" as that protocol of NCCL uses it; "20us/1.5GB/s" is a network with those.
 
     Raises:
         ValueError: there is no such link or protocol; the text lists those there are.

@@ -213,6 +213,14 @@ def test_lanes_share_their_ranks_ports_and_its_reducer():
         assert world.ends == [k * ALPHA + 80 * BETA + Fraction(80, k) * GAMMA] * 3
 
 
+def test_channels_cost_their_alphas_and_the_same_betas():
+    for size in 3, 4, 8:
+        for k in 2, 3:
+            seconds = simulated("allreduce", "ring", [12] * size, segments=2, channels=k)
+            assert seconds == predicted("allreduce", "ring", [12] * size, segments=2, channels=k)
+            assert seconds == (size - 1) * (3 * k * ALPHA + 2 * 96 * BETA)
+
+
 def test_a_rank_reduces_one_thing_after_the_other():
     def program(comm, op, x):
         yield op(x, x, x), op(x[:5], x[:5], x[:5])
@@ -230,6 +238,17 @@ def test_a_round_ends_with_the_longer_of_its_messages_and_its_reductions(gamma):
         yield comm.Isend(x, peer), comm.Irecv(x, peer), op(x, x, x)
 
     assert run(uniform(LINK, 2), program, gamma).ends == [max(ONE, 80 * gamma)] * 2
+
+
+def test_the_links_of_a_kind_share_a_port_and_those_of_another_kind_have_their_own():
+    def inside_and_outside(comm, op, x):
+        inside, outside = comm.rank ^ 1, comm.rank ^ 2
+        yield comm.Isend(x, inside), comm.Isend(x, outside), comm.Irecv(x, inside), comm.Irecv(x, outside)
+
+    for kind, rounds in ("network", 2), ("nvlink", 1):
+        levels = Level(LINK._replace(kind=kind)), Level(LINK)
+        topology = Topology(levels, [(0,), (0,), (1,), (1,)])
+        assert run(topology, inside_and_outside).ends == [rounds * ONE] * 4
 
 
 TWO_NODES = Topology([Level(LINK), Level(LINK._replace(name="between"), 1)], [(0,), (0,), (1,), (1,)])
@@ -274,7 +293,7 @@ class Never(list):
 class NoPorts(Clock):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._out = self._in = Never([0] * self.size)
+        self._free = Never()
 
 
 class NoReducer(Clock):
@@ -290,25 +309,27 @@ class ReductionsAreFree(Clock):
 
 
 class ReductionsComeAfterMessages(Clock):
-    """No overlap: a reduction begins when the rank's ports are free."""
+    """No overlap: a reduction begins when all ports are free."""
 
     def takes_time(self, reduction):
         self._start_messages()
         rank = reduction.path.call.rank
-        self._reducer[rank] = max(self._reducer[rank], self._out[rank], self._in[rank])
+        self._reducer[rank] = max(self._reducer[rank], *self._free)
         return super().takes_time(reduction)
 
 
 class NoNic(Clock):
-    def _link(self, pair):
-        self._links[pair] = found = (*super()._link(pair)[:3], None)
+    def _way(self, source, dest):
+        out, into, _, link = super()._way(source, dest)
+        self._ways[source, dest] = found = out, into, None, link
         return found
 
 
 class NicHoldsAlphas(Clock):
-    def _link(self, pair):
-        alpha, beta, name, nics = super()._link(pair)
-        self._links[pair] = found = 0, beta + Fraction(alpha, 80), name, nics
+    def _way(self, source, dest):
+        out, into, nics, link = super()._way(source, dest)
+        slow = link._replace(alpha=0, beta=link.beta + Fraction(link.alpha, 80))
+        self._ways[source, dest] = found = out, into, nics, slow
         return found
 
 
@@ -432,6 +453,16 @@ def test_a_ring_that_jumps_between_nodes_with_one_nic_each_pays_for_every_rank_o
     rails = parse("nvlink4x4+ndr", 8)  # a NIC for each rank
     jumps = simulate("allreduce", "ring", [1_000_000] * 8, 4, rails, order=[0, 4, 1, 5, 2, 6, 3, 7], segments=2)
     assert jumps.seconds == pytest.approx(good.seconds, rel=0.01)
+
+
+def test_parts_of_a_hierarchical_all_reduce_use_the_links_in_the_nodes_and_between_them_at_once():
+    topology = parse("nvlink4x4+ndr", 16)
+    nodes = [topology.node(rank) for rank in range(16)]
+    whole, parts = (
+        simulate("allreduce", "hierarchical", [1_000_000] * 16, 4, topology, nodes=nodes, parts=k).seconds
+        for k in (1, 4)
+    )
+    assert parts < 0.8 * whole
 
 
 # The trace, and what else is asked of a simulation.

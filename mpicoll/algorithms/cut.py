@@ -11,6 +11,8 @@ from ..language import Array, Comm
 class Pieces(list[Array]):
     """The views of one array, `whole`, cut at `positions`; so neighbours among them can be had as one view."""
 
+    __slots__ = ("positions", "whole")
+
     def __init__(self, whole: Array, positions: Sequence[int]) -> None:
         super().__init__(whole[a:b] for a, b in itertools.pairwise(positions))
         self.whole, self.positions = whole, positions

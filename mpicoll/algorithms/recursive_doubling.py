@@ -10,8 +10,8 @@ to the odd one before the exchanges and gets the result after them.
 
 Cost, n bytes, p ranks: lg p (alpha + n beta + n gamma); other p: lg q instead of lg p, + 2 alpha + 2 n beta + n gamma.
 The fewest rounds, but all of n in each: for small buffers. An all-gather doubles what a rank has, so it sends the least
-possible: lg p alpha + (p-1)/p n beta; other p: lg q instead of lg p, + 2 alpha + (n + n/p) beta. (Thakur, Rabenseifner &
-Gropp, IJHPCA 2005.)
+possible: lg p alpha + (p-1)/p n beta; other p: lg q instead of lg p, + 2 alpha + (n + n/p) beta. (Thakur, Rabenseifner
+& Gropp, IJHPCA 2005.)
 
 Order of reduction: the balanced tree over the folded ranks; both sides of an exchange put the lower ranks' operand
 first, so all ranks compute the same bits.

@@ -1,9 +1,9 @@
 """Lower bounds: what no algorithm can beat, where a rank has one port for each direction and one reducer.
 
-n bytes of the whole buffer, p ranks. Latency: in a round a rank hears from one other, so the ranks it can know of double
-at most: ceil(lg p) rounds. Bandwidth: what has to enter or leave some rank: n for broadcast and reduce, (p-1)/p n for
-reduce-scatter, all-gather, all-to-all, gather and scatter, 2(p-1)/p n for all-reduce (Patarasuk & Yuan, JPDC 2009).
-Arithmetic: (p-1) n bytes are reduced, at best by all ranks alike.
+n bytes of the whole buffer, p ranks. Latency: in a round a rank hears from one other, so the ranks that it knows of
+double at most: ceil(lg p) rounds. Bandwidth: what has to enter or leave some rank: n for broadcast and reduce,
+(p-1)/p n for reduce-scatter, all-gather, all-to-all, gather and scatter, 2(p-1)/p n for all-reduce (Patarasuk & Yuan,
+JPDC 2009). Arithmetic: (p-1) n bytes are reduced, at best by all ranks alike.
 """
 
 from __future__ import annotations

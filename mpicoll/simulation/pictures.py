@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..plot import load, save
 from .step import Step
 from .sweep import Point
 
@@ -13,18 +14,10 @@ LIGHT_BLUE, LIGHT_ORANGE = "#7799bb", "#f3a070"
 
 
 def _figure(width: float, height: float) -> Any:
-    from ..explaining import drawing  # here, because only pictures need all that it loads
-
-    drawing.load()
+    load()
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def _save(figure: Any, path: str) -> None:
-    from ..explaining import drawing
-
-    drawing.save(figure, path)
 
 
 def timeline(result: Step, path: str) -> None:
@@ -58,7 +51,7 @@ def timeline(result: Step, path: str) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     figure.legend(loc="outside lower center", ncols=6, fontsize=8, frameon=False)
-    _save(figure, path)
+    save(figure, path)
 
 
 def scaling(points: Sequence[Point], path: str) -> None:
@@ -94,4 +87,4 @@ def scaling(points: Sequence[Point], path: str) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     left.set_yticks(ideal, [f"{n:g}" for n in ideal])
     left.legend(fontsize=8, frameon=False)
-    _save(figure, path)
+    save(figure, path)

@@ -7,13 +7,15 @@ element knows its index and the ordered expression of contributions it is made o
     World(4, Numbers("sum", 4)).run(lambda comm, op: ring.allreduce(comm, chunks[comm.rank], results[comm.rank], op))
 
 Read `world` (ranks and mailboxes), then `path` (a generator and its rounds), `memory` (who may touch what), `symbols`;
-`proof` runs a whole collective and checks its results.
+`proof` runs a whole collective and checks its results. `clock` is the world in which messages take time, and `nothing`
+the data with which it is fast.
 """
 
+from .clock import Clock, simulate
 from .faults import Fault
 from .numeric import Numbers
 from .proof import prove
 from .symbols import Symbols
 from .world import Counts, World
 
-__all__ = ["Counts", "Fault", "Numbers", "Symbols", "World", "prove"]
+__all__ = ["Clock", "Counts", "Fault", "Numbers", "Symbols", "World", "prove", "simulate"]

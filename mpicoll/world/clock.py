@@ -6,9 +6,10 @@
     timing.trace                   every Transfer and Reduction, if trace=True
 
 The rules. A message of m bytes takes alpha + m beta of the link between its two ranks. A rank has one port for each
-direction, which all its links and lanes share and which carries one message at a time: a message starts when both sides
-have posted it and both ports are free, and holds them until it has arrived. Of several that could start, the one that
-was ready first does, then the one posted first in its round, then that of the lowest rank; one whose other port is busy
+direction, which all its lanes share and which carries one message at a time; NVLink, PCIe and the network each have
+their own, so that a rank can send within its node and to another one at once. A message starts when both sides have
+posted it and both ports are free, and holds them until it has arrived. Of several that could start, the one that was
+ready first does, then the one posted first in its round, then that of the lowest rank; one whose other port is busy
 lets others pass. Where ranks share a NIC, the bytes of their messages (not the alphas) pass it one message after the
 other, in the order in which the messages start; so a message may wait there, holding its ports. A rank has one reducer,
 which takes gamma for a byte, in the order in which reductions are yielded; copies and `finish` take no time. A round
@@ -19,13 +20,12 @@ Times are only added, multiplied and compared: with integers or fractions for al
 
 from __future__ import annotations
 
-import collections
 import heapq
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ..algorithms import cut
-from ..links import Topology
+from ..links import Link, Topology
 from .items import Message, Work
 from .nothing import Nothing
 from .path import Path
@@ -78,6 +78,7 @@ class Timing(NamedTuple):
 
 
 _Matched: TypeAlias = tuple[float, int, int, int, Message, Message]  # since when; the order; its two sides
+_Way: TypeAlias = tuple[int, int, tuple[int, int] | None, Link]  # the numbers of the ports and NICs on a message's way
 
 
 class Clock(World):
@@ -111,13 +112,12 @@ class Clock(World):
             raise ValueError(f"clock: starts are {self.ends}; there must be one, 0 or later, for each of {size} ranks")
         self.trace: list[Transfer | Reduction] = []
         self._traces, self._topology, self._gamma = trace, topology, gamma
-        self._links: dict[tuple[int, int], tuple[Any, ...]] = {}  # of a pair of ranks: alpha, beta, name, NICs
-        self._out: list[float] = [0] * size  # from when on each port, reducer or NIC is free
-        self._in: list[float] = [0] * size
-        self._reducer: list[float] = [0] * size
-        self._nics: dict[object, float] = collections.defaultdict(int)
+        self._ways: dict[tuple[int, int], _Way] = {}  # by source and dest
+        self._ports: dict[object, int] = {}  # the numbers of ports and NICs
+        self._free: list[float] = []  # since when, or from when on, each of them is free
+        self._reducer: list[float] = [0] * size  # the same, of every rank's reducer
         self._matched: list[_Matched] = []  # what may start now
-        self._queues: dict[tuple[int, bool], list[_Matched]] = {}  # by the busy port, of a rank and a direction
+        self._queues: dict[int, list[_Matched]] = {}  # what waits, by the port that was found busy
         self._due: dict[float, list[Message | Work]] = {}  # what ends, by the time
         self._instants: list[float] = []  # those times, a heap
 
@@ -148,7 +148,8 @@ class Clock(World):
             self.now = heapq.heappop(self._instants)
             for item in self._due.pop(self.now):
                 if self._queues and isinstance(item, Message):  # its port is free
-                    self._matched += self._queues.pop((item.rank, item.sends), ())
+                    way = self._ways[item.route[:2]]
+                    self._matched += self._queues.pop(way[0] if item.sends else way[1], ())
                 self.ends[item.path.call.rank] = self.now
                 item.path.done()
         return True
@@ -163,33 +164,36 @@ class Clock(World):
     def _start_messages(self) -> None:
         """Every message that can start now has, in order, and the others queue for a port."""
         matched, self._matched = sorted(self._matched), []
-        now, out, into = self.now, self._out, self._in
+        now, free = self.now, self._free
         for message in matched:
-            _, _, _, _, send, receive = message
+            send, receive = message[-2:]
             source, dest, nbytes = send.rank, receive.rank, send.array.nbytes
-            if out[source] > now or into[dest] > now:
-                busy = (source, True) if out[source] > now else (dest, False)
-                self._queues.setdefault(busy, []).append(message)
+            out, into, nics, link = self._ways.get((source, dest)) or self._way(source, dest)
+            if free[out] > now or free[into] > now:
+                self._queues.setdefault(out if free[out] > now else into, []).append(message)
                 continue
-            pair = source, dest
-            alpha, beta, name, nics = self._links.get(pair) or self._link(pair)
             if nics:
-                bytes_start = max(now + alpha, *(self._nics[nic] for nic in nics))
-                stop = bytes_start + nbytes * beta
-                for nic in nics:
-                    self._nics[nic] = stop
+                bytes_start = max(now + link.alpha, free[nics[0]], free[nics[1]])
+                stop = free[nics[0]] = free[nics[1]] = bytes_start + nbytes * link.beta
             else:
-                stop = now + (alpha + nbytes * beta)
-            out[source] = into[dest] = stop
+                stop = now + (link.alpha + nbytes * link.beta)
+            free[out] = free[into] = stop
             if self._traces:
-                self.trace.append(Transfer(now, stop, source, dest, nbytes, name, send.number, send.round))
+                self.trace.append(Transfer(now, stop, source, dest, nbytes, link.name, send.number, send.round))
             self._at(stop, send, receive)
 
-    def _link(self, pair: tuple[int, int]) -> tuple[Any, ...]:
-        link, nics = self._topology.link(*pair), self._topology.nics(*pair)
-        sides = nics and (("out", nics[0]), ("in", nics[1]))
-        self._links[pair] = found = link.alpha, link.beta, link.name, sides
+    def _way(self, source: int, dest: int) -> _Way:
+        link, nics = self._topology.link(source, dest), self._topology.nics(source, dest)
+        out, into = self._port(source, "out", link.kind), self._port(dest, "in", link.kind)
+        shared = nics and (self._port("out", nics[0]), self._port("in", nics[1]))
+        self._ways[source, dest] = found = out, into, shared, link
         return found
+
+    def _port(self, *what: object) -> int:
+        if what not in self._ports:
+            self._ports[what] = len(self._free)
+            self._free.append(0)
+        return self._ports[what]
 
 
 def simulate(

@@ -1,0 +1,138 @@
+"""The winner over bytes and ranks: which algorithm has the shortest predicted time, and where that changes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..algorithms import FAMILIES
+from ..plot import COLOURS, load, save
+from ..selection import Links, choose
+from ..simulation.units import in_bytes
+from .choice import Wire, allowed
+
+RANKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256, 512, 1024)
+BYTES = [8 * 4**k for k in range(14)]  # 8 B to 512 MiB
+PAIR = ("tree", "ring")  # of the lesson
+
+
+class Crossover(NamedTuple):
+    """winners[i][k] is the fastest for RANKS[i] and BYTES[k]; changes[i] lists from how many bytes on it is which."""
+
+    collective: str
+    winners: list[list[str]]
+    changes: list[list[tuple[int, str]]]
+    pair: list[list[tuple[int, str]]]
+
+
+def crossover(collective: str, links: Links) -> Crossover:
+    """Of the algorithms that MPICOLL_ALGORITHM allows; `pair` has the changes of ring and tree alone, if both exist."""
+
+    def winner(nbytes: int, size: int, names: tuple[str, ...]) -> str:  # as `selection.choose`, but of these alone
+        return min(names, key=lambda name: links.predict(collective, name, nbytes, size))
+
+    def changes(size: int, names: tuple[str, ...]) -> list[tuple[int, str]]:
+        found = [(BYTES[0], winner(BYTES[0], size, names))]
+        for low, high in itertools.pairwise(BYTES):
+            last = winner(high, size, names)
+            while found[-1][1] != last:  # the first of the changes in between
+                below, above = max(low, found[-1][0]), high
+                while above - below > 1:
+                    middle = (below + above) // 2
+                    same = winner(middle, size, names) == found[-1][1]
+                    below, above = (middle, above) if same else (below, middle)
+                found.append((above, winner(above, size, names)))
+        return found
+
+    names = allowed(collective)
+    choose(collective, BYTES[0], RANKS[0], names, links)  # says if nothing is allowed
+    pair = PAIR if set(PAIR) <= set(FAMILIES[collective]) else ()
+    return Crossover(
+        collective,
+        [[winner(nbytes, size, names) for nbytes in BYTES] for size in RANKS],
+        [changes(size, names) for size in RANKS],
+        [changes(size, pair) for size in RANKS] if pair else [],
+    )
+
+
+def crossover_text(found: Crossover, wire: Wire, width: int) -> str:
+    """The winners as a table of letters, and the sizes at which they change."""
+    letters = _letters(found)
+    lines = [
+        f"The fastest {found.collective} by bytes and ranks",
+        *textwrap.wrap(wire.text, width, subsequent_indent="  "),
+    ]
+    lines += ["", "ranks".rjust(9) + "".join(f"{size:>5}" for size in RANKS)]
+    for k, nbytes in enumerate(BYTES):
+        row = "".join(f"{letters[winners[k]]:>5}" for winners in found.winners)
+        lines.append(f"{_size(nbytes):>9}{row}")
+    lines += ["", *(f"{letter}  {name}" for name, letter in letters.items()), ""]
+    for size, changes in zip(RANKS, found.changes, strict=True):
+        first, *others = changes
+        text = first[1] + "".join(f", from {in_bytes(nbytes)} {name}" for nbytes, name in others)
+        lines += textwrap.wrap(text, width, initial_indent=f"{size:>5} ranks: ", subsequent_indent=" " * 13)
+    if found.pair:
+        lines += ["", "Of ring and tree alone, as in the lesson:"]
+        lines += [f"{size:>5} ranks: {_of_pair(changes)}" for size, changes in zip(RANKS, found.pair, strict=True)]
+    return "\n".join(lines)
+
+
+def _letters(found: Crossover) -> dict[str, str]:
+    """A letter for each winner: its own first one, or the next that is free."""
+    letters: dict[str, str] = {}
+    for name in FAMILIES[found.collective]:
+        if any(name in winners for winners in found.winners):
+            letters[name] = next(c for c in f"{name}abcdefghijklmnopqrstuvwxyz" if c not in letters.values())
+    return letters
+
+
+def _size(nbytes: int) -> str:
+    for unit in "MiB", "KiB":
+        size = 1 << {"MiB": 20, "KiB": 10}[unit]
+        if nbytes >= size:
+            return f"{nbytes // size} {unit}"
+    return f"{nbytes} B"
+
+
+def _of_pair(changes: Sequence[tuple[int, str]]) -> str:
+    (_, first), *others = changes
+    return first + "".join(f", from {in_bytes(nbytes)} {name}" for nbytes, name in others)
+
+
+def _height(nbytes: int) -> float:
+    """Where a size is on the axis: the middle of the area k belongs to BYTES[k]."""
+    return math.log(nbytes / BYTES[0], 4) + 0.5
+
+
+def draw_crossover(found: Crossover, wire: Wire, path: str) -> None:
+    """The file shows the winners as areas over bytes and ranks, and where ring overtakes tree as a line.
+
+    Raises:
+        NoPlot: matplotlib is not installed.
+    """
+    load()
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.figure import Figure as Picture
+    from matplotlib.patches import Patch
+
+    names = list(_letters(found))
+    picture = Picture(figsize=(9, 5.2), layout="constrained")
+    axes = picture.subplots()
+    areas = [[names.index(winners[k]) for winners in found.winners] for k in range(len(BYTES))]
+    colours = ListedColormap([COLOURS[i % len(COLOURS)] for i in range(len(names))])
+    norm = BoundaryNorm([i - 0.5 for i in range(len(names) + 1)], max(len(names), 1))
+    axes.pcolormesh(areas, cmap=colours, norm=norm, alpha=0.75, edgecolors="white", linewidth=0.5)
+    axes.set_xticks([i + 0.5 for i in range(len(RANKS))], [str(size) for size in RANKS])
+    axes.set_yticks([k + 0.5 for k in range(len(BYTES))], [_size(nbytes) for nbytes in BYTES])
+    axes.set(xlabel="ranks", ylabel="bytes of the whole buffer", title=f"The fastest {found.collective}")
+    picture.supxlabel(textwrap.fill(wire.text, 130), fontsize=8, color="#555555")
+    handles: list[Any] = [Patch(color=colours(i), alpha=0.75, label=name) for i, name in enumerate(names)]
+    border = [(i + 0.5, _height(changes[1][0])) for i, changes in enumerate(found.pair) if len(changes) > 1]
+    if border:
+        line = axes.plot(*zip(*border, strict=True), "o-", color="black", ms=3, lw=1.2, label="ring beats tree above")
+        handles += line
+    picture.legend(handles=handles, loc="outside right upper", frameon=False)
+    save(picture, path)
