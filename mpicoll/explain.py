@@ -201,7 +201,7 @@ def proofs(args: argparse.Namespace) -> int:
         problems += verdict.problem is not None
         tqdm.write(str(verdict), file=sys.stdout)
     seconds = time.perf_counter() - start
-    print(f"{len(pairs) - problems} of {len(pairs)} algorithms proven in {seconds:.0f} s; {problems} wrong")
+    print(f"\n{len(pairs) - problems} of {len(pairs)} algorithms proven in {seconds:.0f} s; {problems} wrong")
     return int(problems > 0)
 
 

@@ -363,7 +363,12 @@ LOWER_FIRST = "op(result, got, mine) if peer < rank else op(result, mine, got)"
             "Deadlock",
         ),
         ("broadcast", tree, [(SEND[0], f"{SEND[0]}, comm.Isend(buf, child)")], "Unreceived"),
-        ("reduce", linear, [("yield comm.Isend(sendbuf, root)", "yield comm.Isend(sendbuf[1:], root)")], "WrongLength"),
+        (
+            "allreduce",
+            recursive_doubling,
+            [("yield comm.Isend(sendbuf,", "yield comm.Isend(sendbuf[1:],")],
+            "WrongLength",
+        ),
         ("reduce", linear, [("slots[i % len(slots)]", "slots[0]")], "Overlap"),
         ("reduce_scatter", pairwise, [("        mine = result\n", "")], "MissingContribution"),
         ("allreduce", recursive_doubling, [("vrank ^ distance", "vrank ^ 1")], "DoubledContribution"),

@@ -123,7 +123,7 @@ FORMS: dict[tuple[str, str], Form] = {
     ("reduce", "tree"): Form("up", "up*n", "up*n", "2*n"),
     ("reduce", "ring"): Form("p-2+S", "(p-2+S)*n/S", "(p-2+S)*n/S", "2*ceil(n/S)"),
     ("reduce", "recursive_halving"): Form("2*lq+fold", "2*(q-1)/q*n+fold*n", _HALVED + "+fold*n", "2*n"),
-    ("reduce", "double_tree"): Form("2*up+2*S-1", _TREES, _TREES, "3*ceil(ceil(n/2)/S)", "always"),
+    ("reduce", "double_tree"): Form("2*up+2*S-1", _TREES, _TREES, "3*ceil(n/(2*S))", "always"),
     ("allreduce", "linear"): Form("2*(p-1)", "2*(p-1)*n", _PAIRS, "2*n"),
     ("allreduce", "exchange"): Form("p-1", _PAIRS, _PAIRS, _PAIRS),
     ("allreduce", "tree"): Form("2*up", "2*up*n", "up*n", "2*n"),
@@ -133,7 +133,7 @@ FORMS: dict[tuple[str, str], Form] = {
     ("allreduce", "swing"): Form("2*lq+2*fold", "2*(q-1)/q*n+2*fold*n", _HALVED + "+fold*n", "n"),
     ("allreduce", "circulant"): Form("2*up", "2*" + SHARE, SHARE, "5*p*m/2"),
     ("allreduce", "double_tree"): Form(
-        "4*up+4*S-4", "(4*up+4*S-4)*n/(2*S)", "(2*up+2*S-2)*n/(2*S)", "3*ceil(ceil(n/2)/S)", "always"
+        "4*up+4*S-4", "(4*up+4*S-4)*n/(2*S)", "(2*up+2*S-2)*n/(2*S)", "3*ceil(n/(2*S))", "always"
     ),
     ("allreduce", "hierarchical"): Form(
         "k*(S+1)*(M+Q-2)", f"2*({_CROSSED})", _CROSSED, "3*n/R+6*k", "always", segments=2
