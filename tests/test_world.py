@@ -534,7 +534,7 @@ def test_scratch_of_real_data_starts_poisoned():
 
 def test_every_fault_has_a_planted_bug():
     texts = [Path(__file__).with_name(name).read_text() for name in ("test_world.py", "test_proof.py")]
-    for fault in faults.Fault.__subclasses__():
+    for fault in (fault for fault in faults.Fault.__subclasses__() if fault.__module__ == faults.__name__):
         assert any(f"faults.{fault.__name__}" in text for text in texts), fault
 
 

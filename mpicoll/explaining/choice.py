@@ -78,16 +78,17 @@ class Candidate(NamedTuple):
     reduced: int
 
 
-def candidates(collective: str, nbytes: int, size: int, wire: Wire) -> list[Candidate]:
-    """All algorithms of the collective, the fastest first."""
+MANY = 1 << 80  # more than any number of bytes
+
+
+def candidates(collective: str, nbytes: int, size: int, wire: Wire, predicted: dict[str, float]) -> list[Candidate]:
+    """The algorithms of the collective with their `predicted` times, the fastest first."""
     found = []
-    for name in FAMILIES[collective]:
+    for name, seconds in predicted.items():
         options = wire.links.options(collective, name, nbytes, size)
-        parts = [
-            round(cost.predict(collective, name, even(nbytes, size), 1, *unit, **options))
-            for unit in ((1, 0, 0), (0, 1, 0), (0, 0, 1))
-        ]
-        found.append(Candidate(name, wire.links.predict(collective, name, nbytes, size), *parts))
+        # One number in which messages, bytes and bytes reduced can be told apart.
+        parts = int(cost.predict(collective, name, even(nbytes, size), 1, MANY * MANY, MANY, 1, **options))
+        found.append(Candidate(name, seconds, parts // MANY // MANY, parts // MANY % MANY, parts % MANY))
     return sorted(found, key=lambda candidate: candidate.seconds)
 
 
@@ -99,7 +100,7 @@ def choice_text(collective: str, nbytes: int, size: int, wire: Wire, width: int)
         lines = [heading, wire.text, "", *_simulated(collective, nbytes, size, wire.topology, choice.algorithm)]
         lines += ["", f"simulated. auto knows one kind of link: of the slowest here it takes {choice.algorithm}."]
         return "\n".join(lines)
-    found = candidates(collective, nbytes, size, wire)
+    found = candidates(collective, nbytes, size, wire, choice.predicted)
     n = nbytes or 1
     rows = [
         (

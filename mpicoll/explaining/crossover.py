@@ -15,7 +15,7 @@ from ..simulation.units import in_bytes
 from .choice import Wire, allowed
 
 RANKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256, 512, 1024)
-BYTES = [8 * 4**k for k in range(14)]  # 8 B to 512 MiB
+BYTES = [8 * 4**k for k in range(13)]  # 8 B to 128 MiB
 PAIR = ("tree", "ring")  # of the lesson
 
 
@@ -30,32 +30,42 @@ class Crossover(NamedTuple):
 
 def crossover(collective: str, links: Links) -> Crossover:
     """Of the algorithms that MPICOLL_ALGORITHM allows; `pair` has the changes of ring and tree alone, if both exist."""
-
-    def winner(nbytes: int, size: int, names: tuple[str, ...]) -> str:  # as `selection.choose`, but of these alone
-        return min(names, key=lambda name: links.predict(collective, name, nbytes, size))
-
-    def changes(size: int, names: tuple[str, ...]) -> list[tuple[int, str]]:
-        found = [(BYTES[0], winner(BYTES[0], size, names))]
-        for low, high in itertools.pairwise(BYTES):
-            last = winner(high, size, names)
-            while found[-1][1] != last:  # the first of the changes in between
-                below, above = max(low, found[-1][0]), high
-                while above - below > 1:
-                    middle = (below + above) // 2
-                    same = winner(middle, size, names) == found[-1][1]
-                    below, above = (middle, above) if same else (below, middle)
-                found.append((above, winner(above, size, names)))
-        return found
-
     names = allowed(collective)
     choose(collective, BYTES[0], RANKS[0], names, links)  # says if nothing is allowed
-    pair = PAIR if set(PAIR) <= set(FAMILIES[collective]) else ()
-    return Crossover(
-        collective,
-        [[winner(nbytes, size, names) for nbytes in BYTES] for size in RANKS],
-        [changes(size, names) for size in RANKS],
-        [changes(size, pair) for size in RANKS] if pair else [],
-    )
+    winners = [[_winner(collective, links, nbytes, size, names) for nbytes in BYTES] for size in RANKS]
+    changes = [_changes(collective, links, size, names, row) for size, row in zip(RANKS, winners, strict=True)]
+    if not set(PAIR) <= set(FAMILIES[collective]):
+        return Crossover(collective, winners, changes, [])
+    rows = [[_winner(collective, links, nbytes, size, PAIR) for nbytes in BYTES] for size in RANKS]
+    pair = [_changes(collective, links, size, PAIR, row) for size, row in zip(RANKS, rows, strict=True)]
+    return Crossover(collective, winners, changes, pair)
+
+
+def _winner(collective: str, links: Links, nbytes: int, size: int, names: Sequence[str]) -> str:
+    """As `selection.choose`, but of these alone."""
+    return min(names, key=lambda name: links.predict(collective, name, nbytes, size))
+
+
+def _changes(
+    collective: str, links: Links, size: int, names: Sequence[str], winners: Sequence[str]
+) -> list[tuple[int, str]]:
+    """From how many bytes on which one is the fastest, given the winners at BYTES."""
+
+    def between(low: int, first: str, high: int, last: str) -> list[tuple[int, str]]:
+        below, above = low, high  # where the last one overtakes the first one
+        while above - below > 1:
+            middle = (below + above) // 2
+            ahead = _winner(collective, links, middle, size, sorted((first, last), key=names.index)) == last
+            below, above = (below, middle) if ahead else (middle, above)
+        other = _winner(collective, links, above, size, names)
+        if other in (first, last):
+            return [(above, last)]
+        return between(low, first, above, other) + between(above, other, high, last)  # a third one in the middle
+
+    found = [(BYTES[0], winners[0])]
+    for (low, first), (high, last) in itertools.pairwise(zip(BYTES, winners, strict=True)):
+        found += between(low, first, high, last) if first != last else []
+    return found
 
 
 def crossover_text(found: Crossover, wire: Wire, width: int) -> str:

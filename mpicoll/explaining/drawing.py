@@ -34,8 +34,8 @@ def draw_figure(figure: Figure, path: str | Path) -> None:
     cell, gap, label = max(0.085 * longest + 0.14, 0.6), 0.28, 0.75
     strip = label + figure.size * (cell + gap) + 0.3
     state = rows * HEIGHT + 0.1
-    steps = _steps_of_a_strip(len(figure.steps), strip, state)
-    strips = math.ceil(len(figure.steps) / steps) or 1
+    strips = _strips(len(figure.steps), strip, state)
+    steps = math.ceil(len(figure.steps) / strips)
     width, height = max(strips * strip, 6.5), TITLE + 0.55 + (steps + 1) * state + steps * ARROWS
     picture = Picture(figsize=(width, height))
     axes = picture.add_axes((0, 0, 1, 1))
@@ -57,11 +57,11 @@ def draw_figure(figure: Figure, path: str | Path) -> None:
     save(picture, path)
 
 
-def _steps_of_a_strip(steps: int, width: float, state: float) -> int:
-    """How many steps are one below the other, so that the picture is about as wide as a screen."""
+def _strips(steps: int, width: float, state: float) -> int:
+    """Into how many strips, side by side, the steps are best cut, so that the picture is about as wide as a screen."""
 
-    def shape(each: int) -> float:
-        return abs(math.log(math.ceil(steps / each) * width / (each * (state + ARROWS) + state) / 1.5))
+    def shape(strips: int) -> float:
+        return abs(math.log(strips * width / (math.ceil(steps / strips) * (state + ARROWS) + state) / 1.5))
 
     return min(range(1, steps + 1), key=shape, default=1)
 
@@ -106,7 +106,8 @@ def _draw_arrows(
         )
         if figure.pieces > 1:
             box = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none"}
-            x, y = start + 0.2 * (end - start), top + 0.2 * (bottom - top)
+            share = 0.15 if start < end else 0.32  # of the way: where arrows cross, labels do not
+            x, y = start + share * (end - start), top + share * (bottom - top)
             axes.text(x, y, runs(pieces), fontsize=8, color=colour, ha="center", va="center", bbox=box, zorder=4)
 
 

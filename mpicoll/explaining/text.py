@@ -115,9 +115,10 @@ def meaning(figure: Figure, words: Words) -> str:
     if figure.collective == "alltoall":
         example = f"{letter(source)}{piece}" if words is full_words else f"{piece} from {letter(source)}"
         return f"{example}: rank {source}'s chunk for rank {piece}"
+    adds = figure.collective in REDUCING and figure.size > 1
     if words is full_words:
         number, of = (str(piece), f"{piece_name(figure)} {piece}") if figure.pieces > 1 else ("", "the buffer")
-        added = f"; a{number}+b{number}: the sum of ranks 0's and 1's" if figure.collective in REDUCING else ""
+        added = f"; a{number}+b{number}: the sum of ranks 0's and 1's" if adds else ""
         return f"{letter(source)}{number}: {of} of rank {source}{added}"
     return (
         "ac-f: the sum of ranks 0's and 2's to 5's"
