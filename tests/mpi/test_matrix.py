@@ -180,7 +180,7 @@ CASES = [
 
 @pytest.mark.parametrize(("cases", "algorithm", "form"), CASES, ids=lambda x: getattr(x, "__name__", str(x)))
 def test_the_result_is_that_of_numpy(comm, cases, algorithm, form, combinations):
-    for dtype in map(np.dtype, DATATYPES if comm.size <= 3 and algorithm in (None, "ring") else FEW):
+    for dtype in map(np.dtype, DATATYPES if comm.size <= 2 and algorithm in (None, "ring") else FEW):
         for op in OPS if cases in REDUCING else ("sum",):
             if cases in REDUCING and undefined(op, dtype):
                 continue
