@@ -98,7 +98,7 @@ def choice_text(collective: str, nbytes: int, size: int, wire: Wire, width: int)
     heading = f"{collective} of {nbytes:,} bytes on {size} ranks"
     if wire.topology:
         lines = [heading, wire.text, "", *_simulated(collective, nbytes, size, wire.topology, choice.algorithm)]
-        lines += ["", f"simulated. auto knows one kind of link: of the slowest here it takes {choice.algorithm}."]
+        lines += ["", f"auto decides as if all links were like the slowest of these: it takes {choice.algorithm}."]
         return "\n".join(lines)
     found = candidates(collective, nbytes, size, wire, choice.predicted)
     n = nbytes or 1

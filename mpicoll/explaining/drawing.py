@@ -22,13 +22,13 @@ def draw_figure(figure: Figure, path: str | Path) -> None:
         NoPlot: matplotlib is not installed.
         ValueError: there is too much to be seen.
     """
-    load()
-    from matplotlib.figure import Figure as Picture
-
     rows = len(row_names(figure))
     cells = figure.size * rows * (len(figure.steps) + 1)
     if not figure.held or cells > CELLS:
         raise ValueError(f"--svg: {cells} cells cannot be read in a picture; take fewer ranks than {figure.size}")
+    load()
+    from matplotlib.figure import Figure as Picture
+
     words = full_words if figure.size <= 4 else short_words
     longest = max(len(words(figure, row)) for state in figure.held for rank in state for row in rank)
     cell, gap, label = max(0.085 * longest + 0.14, 0.6), 0.28, 0.75

@@ -77,7 +77,7 @@ def perform(comm, device, form, name, *buffers, **arguments):
 @pytest.mark.parametrize(("cases", "algorithm", "form"), NAMED, ids=lambda x: getattr(x, "__name__", str(x)))
 def test_nothing_is_touched_too_early(comm, cases, algorithm, form, mode):
     often = comm.size <= 2 and algorithm in ("ring", "pairwise", "linear")
-    if not often and (mode["aware"] is not None or form == "blocking" or comm.size > 2 and form != "nonblocking"):
+    if not often and (mode["aware"] is not None or form == "blocking" or (comm.size > 2 and form != "nonblocking")):
         pytest.skip("all ways on two ranks with some algorithms, the mixed one with all, since time is short")
     device = Device(**mode, seed=comm.rank)
     for buffers, arguments, _, want in cases(comm, np.dtype("float64"), "avg" if cases in REDUCING else "sum"):
