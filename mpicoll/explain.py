@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import shutil
 import sys
 import time
@@ -44,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
+    except BrokenPipeError:  # `| head` has seen enough; nothing is left to be written when Python ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError) as error:
         print(f"mpicoll.explain {args.command}: error: {error}", file=sys.stderr)
         return 2

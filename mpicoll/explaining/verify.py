@@ -27,7 +27,9 @@ stated. What the letters mean: explain COLLECTIVE ALGORITHM.
 
 Beside that: how many M-byte buffers pass the busiest port in one direction, and
 which rank's it is; whether the time that is predicted where p divides n is the
-literature's closed form (=) or within it (<=)."""
+literature's closed form (=), or within it (<=), or within it where p is no
+power of two (= <=). In a double tree of even p each rank is inner in just one
+of the trees."""
 
 
 class WrongCost(Fault):
