@@ -82,14 +82,15 @@ def predict(
     as if no two ranks shared a link. Of more than 64 ranks only a few are looked at; if the chunks are cut evenly, the
     busiest is among them, or in `pat` one that is as busy but for an element.
     """
-    size = len(counts)
-    few = 0, 1, size - 2, size - 1, (root - 1) % size, root, (root + 1) % size, counts.index(max(counts))
-    ranks = range(size) if size <= 64 else set(few)
-    costs = [of(collective, algorithm, rank, counts, itemsize, root, channels, **options) for rank in ranks]
     if path := _form(collective, algorithm, "_path"):
         parts = [part for _, part in _channels(collective, algorithm, counts, channels)]
         paths = [path(_in_bytes(collective, part, itemsize), itemsize, **options) for part in parts]
-        costs.append(sum(paths, Cost()))
+        costs = [sum(paths, Cost())]
+    else:
+        size = len(counts)
+        few = 0, 1, size - 2, size - 1, (root - 1) % size, root, (root + 1) % size, counts.index(max(counts))
+        ranks = range(size) if size <= 64 else set(few)
+        costs = [of(collective, algorithm, rank, counts, itemsize, root, channels, **options) for rank in ranks]
     return max(time(cost, alpha, beta, gamma) for cost in costs)
 
 
