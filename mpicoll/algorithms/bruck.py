@@ -15,7 +15,7 @@ All-to-all: the chunk for the rank i to the right travels 2^k in round k if bit 
 message. i to the right of 4 ranks: 1 in round 0, 2 in round 1, 3 in both.
 
 Cost, n bytes (allgather: of the result; alltoall: of one rank's input), p ranks: allgather ceil(lg p) alpha +
-(p-1)/p n beta, the fewest rounds and the fewest bytes, for up to (p-1)/p n bytes of scratch memory, copied.
+(p-1)/p n beta, the fewest rounds and the fewest bytes, for up to 2 (p-1) chunks of scratch memory, copied.
 Alltoall ceil(lg p) alpha + n/p beta sum over bits k of #{i < p: bit k of i set}: about lg p / 2 times the bytes that
 are necessary, so for small chunks; n bytes of scratch memory. (Bruck, Ho, Kipnis, Upfal & Weathersby, IEEE TPDS 1997.)
 """
