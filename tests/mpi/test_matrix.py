@@ -180,6 +180,8 @@ CASES = [
 
 @pytest.mark.parametrize(("cases", "algorithm", "form"), CASES, ids=lambda x: getattr(x, "__name__", str(x)))
 def test_the_result_is_that_of_numpy(comm, cases, algorithm, form, combinations):
+    if comm.size not in (2, 3) and algorithm not in (None, "ring") and form != "nonblocking":
+        pytest.skip("every algorithm in every form on two and three ranks, since time is short")
     for dtype in map(np.dtype, DATATYPES if comm.size <= 2 and algorithm in (None, "ring") else FEW):
         for op in OPS if cases in REDUCING else ("sum",):
             if cases in REDUCING and undefined(op, dtype):
