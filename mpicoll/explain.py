@@ -96,7 +96,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         add("algorithm", nargs="?", default=argparse.SUPPRESS, help="its figure; none: the time of each algorithm")
         add("-n", type=of(parse_whole), default=4, metavar="RANKS", help="ranks")
         add("--bytes", type=of(parse_bytes), help="of the whole buffer, such as 1M")
-        add("--links", help="between the ranks, such as ndr; None: host, or in a figure none")
+        add("--links", help="between the ranks, such as ndr; None: as tuned, or host; in a figure none")
         add("--svg", metavar="FILE", help="the figure as a picture")
         if name in ROOTED:
             add("--root", type=int, default=0, help="the root")
@@ -136,15 +136,15 @@ def collective(args: argparse.Namespace) -> int:
     given = {name: value for name, _, _ in OPTIONS if (value := getattr(args, name, None)) is not None}
     width = shutil.get_terminal_size().columns
     nbytes = 0 if args.command == "barrier" else args.bytes or 1_000_000
+    wiring = choice.wiring(args.links, args.n) if args.links else None
     if args.algorithm is None:
         for name in [*given, *(["svg"] if args.svg else [])]:
             raise ValueError(f"--{name} needs an algorithm; there are {', '.join(FAMILIES[args.command])}")
-        print(choice.choice_text(args.command, nbytes, args.n, choice.wire(args.links or "host", args.n), width))
+        print(choice.choice_text(args.command, nbytes, args.n, wiring or choice.own(args.n), width))
         return 0
     forced(args.command, args.algorithm)
-    wire = choice.wire(args.links, args.n) if args.links else None
     if len(given.get("segments", [])) > 1:
-        swept = segments.sweep(args.command, args.algorithm, args.n, given["segments"], args.bytes, wire)
+        swept = segments.sweep(args.command, args.algorithm, args.n, given["segments"], args.bytes, wiring)
         print(segments.sweep_text(swept, width))
         if args.svg:
             segments.draw_sweep(swept, args.svg)
@@ -154,8 +154,8 @@ def collective(args: argparse.Namespace) -> int:
     options = settings(args.command, args.algorithm, args.n, given)
     drawn = figure.draw(args.command, args.algorithm, args.n, getattr(args, "root", 0), **options)
     print(text.figure_text(drawn, width))
-    if wire:
-        print(choice.time_text(drawn, nbytes, wire))
+    if wiring:
+        print(choice.time_text(drawn, nbytes, wiring))
     if args.svg:
         drawing.draw_figure(drawn, args.svg)
     return 0
@@ -183,13 +183,13 @@ def settings(collective: str, algorithm: str, size: int, given: dict[str, Any]) 
 
 
 def winners(args: argparse.Namespace) -> int:
-    wire = choice.wire(args.links, max(crossover.RANKS))
-    if wire.topology:
+    wiring = choice.wiring(args.links, max(crossover.RANKS))
+    if wiring.topology:
         raise ValueError(f"--links: {args.links} has several levels; here all ranks are joined by one link")
-    found = crossover.crossover(args.collective, wire.links)
-    print(crossover.crossover_text(found, wire, shutil.get_terminal_size().columns))
+    found = crossover.crossover(args.collective, wiring.links)
+    print(crossover.crossover_text(found, wiring, shutil.get_terminal_size().columns))
     if args.svg:
-        crossover.draw_crossover(found, wire, args.svg)
+        crossover.draw_crossover(found, wiring, args.svg)
     return 0
 
 

@@ -170,7 +170,7 @@ def sendrecv(comm, sendbuf, dest, recvbuf, source):
 
 def _algorithm(comm, name, algorithm, nbytes):
     if algorithm is None:
-        return chosen(name, nbytes, comm.nodes, comm.allowed[name], comm.links)
+        return chosen(name, nbytes, comm.nodes, comm.allowed[name], comm.links, comm.rules)
     return function(name, forced(name, algorithm).algorithm, nbytes, comm.nodes, comm.links)
 
 

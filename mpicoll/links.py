@@ -18,6 +18,7 @@ for each rank.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -36,6 +37,7 @@ class Link(NamedTuple):
         domain: how many GPUs it can join, or None.
         sharp: its switches reduce, see `in_network_allreduce`.
         per_node: the ranks of a node share one, instead of having one each.
+        eager, alpha_long, beta_long: messages of more than `eager` bytes take these; see `cost.Wire`.
     """
 
     name: str
@@ -46,6 +48,13 @@ class Link(NamedTuple):
     domain: int | None = None
     sharp: bool = False
     per_node: bool = False
+    eager: float = math.inf
+    alpha_long: float = 0
+    beta_long: float = 0
+
+    def rates(self, nbytes: float) -> tuple[float, float]:
+        """alpha and beta of a message of so many bytes."""
+        return (self.alpha, self.beta) if nbytes <= self.eager else (self.alpha_long, self.beta_long)
 
     @property
     def bandwidth(self) -> float:

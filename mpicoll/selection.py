@@ -1,74 +1,26 @@
-"""Which algorithm performs a call; it depends only on what all ranks share: collective, bytes, ranks, kind of links.
+"""Which algorithm performs a call; it depends only on what all ranks share: collective, bytes, nodes, kind of links.
 
-The one named by the call's `algorithm` argument is taken, strictly. Otherwise it is the one, of those that
-MPICOLL_ALGORITHM allows, for which the cost model predicts the shortest time. The links are those of device arrays if
-rank 0's program had loaded CuPy when the communicator was made, whatever arrays a call then gets.
+The one named by the call's `algorithm` argument is taken, strictly. Otherwise it is one of those that MPICOLL_ALGORITHM
+allows: the one that a tuning table names for calls of this size (`tuning`), or without such a rule the one for which
+the cost model predicts the shortest time, by closed forms on one node, by the simulation where ranks are in several
+(`pricing`). The links are those of device arrays, and no table counts, if rank 0's program had loaded CuPy when the
+communicator was made, whatever arrays a call then gets.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from . import cost
-from .algorithms import COLLECTIVES, FAMILIES, SAME_LENGTH, ring
-from .algorithms.cut import even
+from .algorithms import COLLECTIVES, FAMILIES
 from .language import Algorithm
+from .pricing import DEVICE, HOST, Links, across, base, family, options_of, rounded
+from .rules import Rule, Rules
+
+__all__ = ["DEVICE", "HOST", "VARIABLE", "Choice", "Links", "choose", "chosen", "family", "forced", "function", "parse"]
 
 VARIABLE = "MPICOLL_ALGORITHM"
-
-
-class Links(NamedTuple):
-    """What a message and a reduction cost between processes of one machine, as a Python program sees it.
-
-    Attributes:
-        alpha, beta: seconds for a message, and for a byte of it.
-        gamma, gamma_cached: seconds for a byte reduced, from memory, and in buffers of up to CACHED bytes.
-        segment: bytes of a segment where an algorithm pipelines.
-    """
-
-    alpha: float
-    beta: float
-    gamma: float
-    gamma_cached: float
-    segment: int
-
-    def predict(self, collective: str, algorithm: str, nbytes: int, size: int) -> float:
-        """The seconds that the cost model predicts for a buffer of `nbytes` bytes on `size` ranks."""
-        gamma = self.gamma_cached if nbytes <= CACHED else self.gamma
-        segments = self.options(collective, algorithm, nbytes, size)
-        return cost.predict(
-            _base(collective), algorithm, even(nbytes, size), 1, self.alpha, self.beta, gamma, **segments
-        )
-
-    def options(self, collective: str, algorithm: str, nbytes: int, size: int) -> dict[str, int]:
-        """The options of the algorithm for these links; none where its own choice is right."""
-        parameters = inspect.signature(family(collective)[algorithm]).parameters
-        if self.segment == ring.SEGMENT_BYTES or "segments" not in parameters:
-            return {}
-        chunks, least = (size, 2) if "chunks" in parameters else (1, 1)  # of a chunk, or of the whole
-        return {"segments": max(least, -(-nbytes // (self.segment * chunks)))}
-
-
-CACHED = 4 << 20  # bytes that stay in a core's caches; memory is several times slower
-HOST = Links(alpha=4e-6, beta=1e-10, gamma=1e-10, gamma_cached=1e-11, segment=ring.SEGMENT_BYTES)
-# A step waits for the events of kernels, so few long steps are better. These are guesses, not measured.
-DEVICE = Links(alpha=3e-5, beta=2e-11, gamma=2e-12, gamma_cached=2e-12, segment=4 << 20)
-
-
-def _base(collective: str) -> str:
-    """The collective of which this one has its algorithms."""
-    return "alltoall" if collective == "alltoallv" else collective
-
-
-def family(collective: str) -> dict[str, Callable[..., Algorithm]]:
-    """The algorithms of a collective by name; alltoallv's are those of alltoall's that take chunks of any length."""
-    names = FAMILIES[_base(collective)]
-    if collective == "alltoallv":
-        return {name: found for name, found in names.items() if ("alltoall", name) not in SAME_LENGTH}
-    return names
 
 
 class Choice(NamedTuple):
@@ -79,14 +31,20 @@ class Choice(NamedTuple):
         reason: one sentence.
         predicted: the model's time in seconds for each algorithm of the collective; an empty dict if nothing was
             compared.
+        least: those of which this time is only a bound: they take longer than the chosen one, or too many messages to
+            be simulated.
     """
 
     algorithm: str
     reason: str
     predicted: dict[str, float]
+    least: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
-        times = [f"\n  {name:<20}{seconds * 1e6:12.1f} us predicted" for name, seconds in self.predicted.items()]
+        times = [
+            f"\n  {name:<20}{seconds * 1e6:12.1f} us predicted{', at least' * (name in self.least)}"
+            for name, seconds in self.predicted.items()
+        ]
         return f"{self.algorithm}: {self.reason}{''.join(times)}"
 
 
@@ -103,7 +61,7 @@ def parse(text: str) -> dict[str, tuple[str, ...]]:
     parts: dict[str, tuple[bool, list[str]]] = {}
     for part in filter(None, text.lower().replace(" ", "").split(";")):
         collective, colon, names = part.rpartition(":")
-        collective = _base(collective)
+        collective = base(collective)
         if colon and collective not in FAMILIES:
             raise ValueError(
                 f"{VARIABLE}: {collective!r} in {text!r} is no collective; there are {', '.join(COLLECTIVES)}"
@@ -121,13 +79,22 @@ def parse(text: str) -> dict[str, tuple[str, ...]]:
     return {
         collective: tuple(name for name in family(collective) if (name in own) != but)
         for collective in (*FAMILIES, "alltoallv")
-        for but, own in [parts.get(_base(collective), (exclude, listed))]
+        for but, own in [parts.get(base(collective), (exclude, listed))]
     }
 
 
 @functools.lru_cache(maxsize=1024)
-def choose(collective: str, nbytes: int, size: int, allowed: tuple[str, ...], links: Links = HOST) -> Choice:
-    """The Choice for a buffer of `nbytes` bytes on `size` ranks, of the `allowed` names.
+def choose(
+    collective: str,
+    nbytes: int,
+    nodes: tuple[int, ...],
+    allowed: tuple[str, ...],
+    links: Links = HOST,
+    rules: Rules | None = None,
+) -> Choice:
+    """The Choice for a buffer of `nbytes` bytes, of the `allowed` names; nodes[r] is the number of rank r's node.
+
+    The rule of a tuning table decides if there is one and its algorithm is allowed, else the model.
 
     Raises:
         ValueError: nothing is allowed.
@@ -138,21 +105,47 @@ def choose(collective: str, nbytes: int, size: int, allowed: tuple[str, ...], li
             f"{collective}: {VARIABLE} allows none of its algorithms {', '.join(names)}; add "
             f"';{collective}:{next(iter(names))}' to it"
         )
-    predicted = {name: links.predict(collective, name, nbytes, size) for name in names}
+    size, count = len(nodes), len(set(nodes))
+    least: frozenset[str] = frozenset()
+    if count == 1:
+        predicted = {name: links.predict(collective, name, nbytes, size) for name in names}
+    else:
+        predicted, least = across(collective, rounded(nbytes), nodes, allowed, links)
+    rule = _rule(collective, nbytes, allowed, rules)
+    if rule and rules:
+        reason = f"the fastest as measured, {rules.range_of(collective, nbytes)}: {rules.source}"
+        return Choice(rule.algorithm, reason, predicted, least)
     best = min(allowed, key=predicted.__getitem__)
     of = " of a program with devices" if links is DEVICE else ""
-    reason = f"the shortest predicted time for {nbytes} bytes on {size} ranks{of}"
+    about = f" (rounded to {rounded(nbytes)})" if count > 1 and rounded(nbytes) != nbytes else ""
+    where = f" in {count} nodes" if count > 1 else ""
+    reason = f"the shortest predicted time for {nbytes} bytes{about} on {size} ranks{where}{of}"
     if len(allowed) < len(names):
         reason += f", of those that {VARIABLE} allows ({', '.join(allowed)})"
-    return Choice(best, reason, predicted)
+    if rules:
+        reason += f", on the links of {rules.source}"
+    return Choice(best, reason, predicted, least)
 
 
 @functools.lru_cache(maxsize=1024)
 def chosen(
-    collective: str, nbytes: int, nodes: tuple[int, ...], allowed: tuple[str, ...], links: Links
+    collective: str,
+    nbytes: int,
+    nodes: tuple[int, ...],
+    allowed: tuple[str, ...],
+    links: Links,
+    rules: Rules | None = None,
 ) -> Callable[..., Algorithm]:
-    """The function of the algorithm that `choose` names, with its options; arguments as of `function`."""
-    return function(collective, choose(collective, nbytes, len(nodes), allowed, links).algorithm, nbytes, nodes, links)
+    """The function of the algorithm that `choose` names, with its options; arguments as of `choose`."""
+    rule = _rule(collective, nbytes, allowed, rules)  # then nothing has to be predicted
+    name = (rule or choose(collective, nbytes, nodes, allowed, links)).algorithm
+    return function(collective, name, nbytes, nodes, links)
+
+
+def _rule(collective: str, nbytes: int, allowed: tuple[str, ...], rules: Rules | None) -> Rule | None:
+    """The rule that decides; None: the model does."""
+    rule = rules.find(collective, nbytes) if rules else None
+    return rule if rule and rule.algorithm in allowed else None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -160,10 +153,7 @@ def function(
     collective: str, algorithm: str, nbytes: int, nodes: tuple[int, ...], links: Links
 ) -> Callable[..., Algorithm]:
     """The function of an algorithm, with its options; nodes[r] is the number of rank r's node."""
-    found = family(collective)[algorithm]
-    options: dict[str, Any] = dict(links.options(collective, algorithm, nbytes, len(nodes)))
-    if "nodes" in inspect.signature(found).parameters:
-        options["nodes"] = nodes
+    found, options = family(collective)[algorithm], options_of(collective, algorithm, nbytes, nodes, links)
     return functools.partial(found, **options) if options else found
 
 
@@ -175,7 +165,7 @@ def forced(collective: str, algorithm: object) -> Choice:
     """
     names = family(collective)
     if not isinstance(algorithm, str) or algorithm not in names:
-        known = isinstance(algorithm, str) and algorithm in FAMILIES[_base(collective)]
+        known = isinstance(algorithm, str) and algorithm in FAMILIES[base(collective)]
         why = ", which needs chunks of one length" if known else ""
         raise ValueError(f"{collective}: algorithm is {algorithm!r}{why}; there are {', '.join(map(repr, names))}")
     return Choice(algorithm, "the call names it", {})

@@ -14,6 +14,7 @@ import mpicoll
 from mpicoll import explain, links, selection, simulate, train
 from mpicoll.algorithms import FAMILIES
 from mpicoll.explaining import choice, crossover, forms, lecture, segments
+from mpicoll.simulation.units import digits
 
 ROOT = Path(mpicoll.__file__).parent.parent
 ALGORITHMS = [(collective, name) for collective, family in FAMILIES.items() for name in family]
@@ -68,17 +69,16 @@ def test_every_algorithm_with_segments_is_swept():
 
 @pytest.mark.parametrize("name", ["host", "device", *links.PRESETS, "nvlink5:LL", "5us/20GB/s"])
 def test_the_marked_algorithm_is_the_one_auto_takes_on_these_links(name, text):
-    wire = choice.wire(name, 8)
+    wiring = choice.wiring(name, 8)
     for nbytes in 8, 10**6, 10**8:
-        taken = selection.choose("allreduce", nbytes, 8, choice.allowed("allreduce"), wire.links)
+        taken = selection.choose("allreduce", nbytes, (0,) * 8, choice.allowed("allreduce"), wiring.links)
         printed = text(f"allreduce -n 8 --bytes {nbytes} --links {name}")
         marked = [line.split() for line in printed.splitlines() if line.strip().startswith(">")]
         assert [line[1] for line in marked] == [taken.algorithm]
-        first = choice.candidates("allreduce", nbytes, 8, wire, taken.predicted)[0]
+        first = choice.candidates("allreduce", nbytes, 8, wiring, taken.predicted)[0]
         assert first.seconds == min(taken.predicted.values())
         parts = first.messages, first.nbytes, first.reduced
-        gamma = wire.links.gamma_cached if nbytes <= selection.CACHED else wire.links.gamma
-        units = wire.links.alpha, wire.links.beta, gamma
+        units = wiring.links.node.alpha, wiring.links.node.beta, wiring.links.rate(nbytes)
         assert first.seconds == pytest.approx(sum(part * unit for part, unit in zip(parts, units, strict=True)))
 
 
@@ -99,10 +99,23 @@ def test_several_levels_of_links_are_simulated(text):
     times = {
         line[0]: float(line[1].replace(",", ""))
         for line in map(str.split, printed.replace(">", " ").splitlines())
-        if line[2:] == ["us"]
+        if line[2:4] == ["us", "nvlink4"]
     }
     assert set(times) == set(FAMILIES["allreduce"])
     assert min(times, key=times.__getitem__) == "hierarchical"
+    assert "(ndr, a NIC for each rank), and takes hierarchical:" in " ".join(printed.split())
+    (hierarchical,) = re.findall(r">  hierarchical.*\n +ndr +(\d+) +([\d.]+)", printed)
+    assert hierarchical == ("4", digits(2 * 1 / 2 / 8))  # 3 segments and 1; 2(q-1)/q n/m of q nodes with m ranks
+
+
+def test_three_levels_of_links_are_told_apart(text):
+    printed = text("allreduce -n 8 --bytes 1M --links pcie5x2+1*pcie5x2+10gbe")
+    assert printed.count("pcie5  ") == 2 * len(FAMILIES["allreduce"])
+    assert "in a node (all like the slowest) and between nodes (10gbe, one NIC for a node)" in " ".join(printed.split())
+
+
+def test_chunks_that_must_be_of_one_length_are_on_links_of_several_levels_too(text):
+    assert "bruck" in text("alltoall -n 8 --bytes 1001 --links nvlink4x4+10gbe")
 
 
 def test_switches_that_reduce_are_named(text):
@@ -110,17 +123,18 @@ def test_switches_that_reduce_are_named(text):
 
 
 def test_the_winner_changes_where_it_is_said():
-    wire = choice.wire("ndr", 1024)
-    found = crossover.crossover("allreduce", wire.links)
+    wiring = choice.wiring("ndr", 1024)
+    found = crossover.crossover("allreduce", wiring.links)
     for size, changes, pair in zip(crossover.RANKS, found.changes, found.pair, strict=True):
         for names, told in (tuple(FAMILIES["allreduce"]), changes), (crossover.PAIR, pair):
             for (_, before), (nbytes, after) in itertools.pairwise(told):
                 winners = [
-                    selection.choose("allreduce", n, size, names, wire.links).algorithm for n in (nbytes - 1, nbytes)
+                    selection.choose("allreduce", n, (0,) * size, names, wiring.links).algorithm
+                    for n in (nbytes - 1, nbytes)
                 ]
                 assert winners == [before, after]
     assert [name for _, name in found.pair[4]] == ["tree", "ring"]  # of 8 ranks
-    printed = crossover.crossover_text(found, wire, 80)
+    printed = crossover.crossover_text(found, wiring, 80)
     assert "    8 ranks: tree, from 454 kB ring" in printed
     assert max(map(len, printed.splitlines())) <= 80
 

@@ -10,6 +10,9 @@ that such formulas state; the tests hold it against them, too.
 Each algorithm's module here has a function for each of its collectives: form(rank, chunks, itemsize, root, **options),
 with the chunks in bytes (those of an all-to-all in elements). Where ranks wait for one another down a chain, a function
 `COLLECTIVE_path` gives the cost of that path.
+
+Where links are not alike, `crossed` says what each kind carries and `Machine` how long it takes, by running the
+algorithms themselves.
 """
 
 from __future__ import annotations
@@ -22,9 +25,26 @@ from typing import Any
 from ..algorithms import FAMILIES, parameters
 from ..algorithms.cut import even, rows
 from .bounds import Bounds, bounds, busbw_factor
-from .model import Cost, time
+from .machine import Bound, Crossed, Machine, crossed, link_of
+from .model import Cost, Wire, time, time_on
 
-__all__ = ["Bounds", "Cost", "bounds", "busbw_factor", "of", "predict", "time"]
+__all__ = [
+    "Bound",
+    "Bounds",
+    "Cost",
+    "Crossed",
+    "Machine",
+    "Wire",
+    "bounds",
+    "busbw_factor",
+    "busiest",
+    "crossed",
+    "link_of",
+    "of",
+    "predict",
+    "time",
+    "time_on",
+]
 
 
 @functools.cache
@@ -79,19 +99,34 @@ def predict(
 
     That is the longest `time` of any rank or, down a chain of ranks, where one waits for the other, the time of that
     path. Apart from reductions that are hidden it is a lower bound: other waiting is left out, and so is contention,
-    as if no two ranks shared a link. Of more than 64 ranks only a few are looked at; if the chunks are cut evenly, the
-    busiest is among them, or in `pat` one that is as busy but for an element.
+    as if no two ranks shared a link.
+    """
+    costs = busiest(collective, algorithm, counts, itemsize, root, channels, **options)
+    return max(time(cost, alpha, beta, gamma) for cost in costs)
+
+
+def busiest(
+    collective: str,
+    algorithm: str,
+    counts: Sequence[Any],
+    itemsize: int,
+    root: int = 0,
+    channels: int = 1,
+    **options: Any,
+) -> list[Cost]:
+    """The Costs among which is the one that takes the longest: those of ranks, or of a chain; arguments as in `of`.
+
+    Of more than 64 ranks only a few are looked at; if the chunks are cut evenly, the busiest is among them, or in `pat`
+    one that is as busy but for an element.
     """
     if path := _form(collective, algorithm, "_path"):
         parts = [part for _, part in _channels(collective, algorithm, counts, channels)]
         paths = [path(_in_bytes(collective, part, itemsize), itemsize, **options) for part in parts]
-        costs = [sum(paths, Cost())]
-    else:
-        size = len(counts)
-        few = 0, 1, size - 2, size - 1, (root - 1) % size, root, (root + 1) % size, counts.index(max(counts))
-        ranks = range(size) if size <= 64 else set(few)
-        costs = [of(collective, algorithm, rank, counts, itemsize, root, channels, **options) for rank in ranks]
-    return max(time(cost, alpha, beta, gamma) for cost in costs)
+        return [sum(paths, Cost())]
+    size = len(counts)
+    few = 0, 1, size - 2, size - 1, (root - 1) % size, root, (root + 1) % size, counts.index(max(counts))
+    ranks = range(size) if size <= 64 else set(few)
+    return [of(collective, algorithm, rank, counts, itemsize, root, channels, **options) for rank in ranks]
 
 
 def _channels(

@@ -1,8 +1,30 @@
-"""What one rank does, counted; the parts of which most closed forms are made."""
+"""What one rank does, counted; what a message takes; the parts of which most closed forms are made."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
+
+
+class Wire(NamedTuple):
+    """What a message between two ranks takes, in two regimes, as an MPI sends short ones at once and asks before long
+    ones (its counterpart of NCCL's protocols LL and Simple).
+
+    Attributes:
+        alpha, beta: seconds for a message of up to `eager` bytes, and for a byte of it.
+        eager: bytes; by default there is one regime.
+        alpha_long, beta_long: the same for longer messages.
+    """
+
+    alpha: float
+    beta: float
+    eager: float = math.inf
+    alpha_long: float = 0
+    beta_long: float = 0
+
+    def rates(self, nbytes: float) -> tuple[float, float]:
+        """alpha and beta of a message of so many bytes."""
+        return (self.alpha, self.beta) if nbytes <= self.eager else (self.alpha_long, self.beta_long)
 
 
 class Cost(NamedTuple):
@@ -35,6 +57,11 @@ def time(cost: Cost, alpha: float, beta: float, gamma: float) -> float:
         gamma: seconds for a byte reduced; all are counted, also those that an algorithm hides behind its messages.
     """
     return cost.port_messages * alpha + cost.port_bytes * beta + cost.reduced * gamma
+
+
+def time_on(cost: Cost, wire: Wire, gamma: float) -> float:
+    """`time` on a wire, in the regime of the mean message."""
+    return time(cost, *wire.rates(cost.port_bytes / max(cost.port_messages, 1)), gamma)
 
 
 def one_by_one(n: int, sends: int = 0, receives: int = 0, reduces: int = 0) -> Cost:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
+import platform
 import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .. import cost, links, selection
-from ..algorithms import FAMILIES
+from .. import cost, links, selection, tuning
+from ..algorithms import FAMILIES, SAME_LENGTH
 from ..algorithms.cut import even
-from ..selection import DEVICE, HOST, Links
+from ..cost import Wire
+from ..pricing import DEVICE, HOST, Links
+from ..rules import Rules
 from ..simulation.text import table
 from ..simulation.units import digits, in_time
 from ..world.clock import simulate
@@ -20,22 +24,45 @@ OWN = {"host": HOST, "device": DEVICE}  # what the library itself takes for NumP
 MESSAGES = 100_000  # more are not simulated
 
 
-class Wire(NamedTuple):
+class Wiring(NamedTuple):
     """The links of a question.
 
     Attributes:
-        links, text: for the model, and in words.
-        topology: if it has several levels.
+        links, nodes, text: for the model, the node of every rank, and in words.
+        topology: if it has several levels; to the model the inner ones are the slowest of them.
         sharp: the link, if its switches reduce.
+        rules: those of a tuning table.
     """
 
     links: Links
+    nodes: tuple[int | str, ...]
     text: str
     topology: links.Topology | None = None
     sharp: links.Link | None = None
+    rules: Rules | None = None
+
+    @property
+    def slowest(self) -> Wire:
+        """That of all wires."""
+        return (
+            max(self.links.node, self.links.network, key=lambda wire: wire.beta) if self.topology else self.links.node
+        )
 
 
-def wire(name: str, size: int) -> Wire:
+def own(size: int) -> Wiring:
+    """What a call takes on one node: links and rules of the tuning table, or without one "host".
+
+    Raises:
+        ValueError: the table cannot be read.
+    """
+    nodes = (0,) * size
+    tuned = tuning.tuned(tuning.look(), nodes, "", [platform.node()])
+    if tuned is None:
+        return wiring("host", size)
+    return Wiring(tuned.links, nodes, _text("tuned", tuned.links, "as measured"), rules=tuned.rules)
+
+
+def wiring(name: str, size: int) -> Wiring:
     """The links called `name`: "host" or "device", or what `links.parse` reads. Presets have a GPU's gamma.
 
     Raises:
@@ -43,24 +70,33 @@ def wire(name: str, size: int) -> Wire:
     """
     if name in OWN:
         found, counts = OWN[name], "as this library takes them"
-        return Wire(found, _text(name, found, counts))
+        return Wiring(found, (0,) * size, _text(name, found, counts))
     try:
         topology = links.parse(name, size)
     except ValueError as error:
         raise ValueError(f"--links: {error}; or this library's own, {' and '.join(OWN)}") from None
-    slowest = max((level.link for level in topology.levels), key=lambda link: link.beta)
-    found = DEVICE._replace(alpha=slowest.alpha, beta=slowest.beta, segment=HOST.segment)
-    if len(topology.levels) == 1:
-        return Wire(found, _text(name, found, slowest.counts), sharp=slowest if slowest.sharp else None)
-    return Wire(found, name, topology)
+    *inner, outer = topology.levels
+    slowest = max((level.link for level in inner), key=lambda link: link.beta, default=outer.link)
+    found = DEVICE._replace(
+        node=Wire(slowest.alpha, slowest.beta),
+        network=Wire(outer.link.alpha, outer.link.beta),
+        shared=outer.nics == 1,
+        segment=HOST.segment,
+    )
+    nodes = tuple(topology.node(rank) for rank in range(size))
+    if not inner:
+        return Wiring(found, nodes, _text(name, found, slowest.counts), sharp=slowest if slowest.sharp else None)
+    return Wiring(found, nodes, name, topology)
 
 
 def _text(name: str, found: Links, counts: str) -> str:
     cached = f" (from a cache {digits(found.gamma_cached * 1e12)})" if found.gamma_cached != found.gamma else ""
-    return (
-        f"{name}: alpha {in_time(found.alpha)}, 1/beta {digits(1e-9 / found.beta)} GB/s ({counts}), "
-        f"gamma {digits(found.gamma * 1e12)} ps/B{cached}"
-    )
+    wire = found.node
+    rates = f"alpha {in_time(wire.alpha)}, 1/beta {digits(1e-9 / wire.beta)} GB/s"
+    if not math.isinf(wire.eager):
+        rates += f", in messages above {wire.eager:,} bytes {in_time(wire.alpha_long)}, "
+        rates += f"{digits(1e-9 / wire.beta_long)} GB/s"
+    return f"{name}: {rates} ({counts}), gamma {digits(found.gamma * 1e12)} ps/B{cached}"
 
 
 def allowed(collective: str) -> tuple[str, ...]:
@@ -81,26 +117,25 @@ class Candidate(NamedTuple):
 MANY = 1 << 80  # more than any number of bytes
 
 
-def candidates(collective: str, nbytes: int, size: int, wire: Wire, predicted: dict[str, float]) -> list[Candidate]:
+def candidates(collective: str, nbytes: int, size: int, wiring: Wiring, predicted: dict[str, float]) -> list[Candidate]:
     """The algorithms of the collective with their `predicted` times, the fastest first."""
     found = []
     for name, seconds in predicted.items():
-        options = wire.links.options(collective, name, nbytes, size)
+        options = wiring.links.options(collective, name, nbytes, size)
         # One number in which messages, bytes and bytes reduced can be told apart.
         parts = int(cost.predict(collective, name, even(nbytes, size), 1, MANY * MANY, MANY, 1, **options))
         found.append(Candidate(name, seconds, parts // MANY // MANY, parts // MANY % MANY, parts % MANY))
     return sorted(found, key=lambda candidate: candidate.seconds)
 
 
-def choice_text(collective: str, nbytes: int, size: int, wire: Wire, width: int) -> str:
+def choice_text(collective: str, nbytes: int, size: int, wiring: Wiring, width: int) -> str:
     """The predicted time of every candidate, which one is taken and why."""
-    choice = selection.choose(collective, nbytes, size, allowed(collective), wire.links)
+    choice = selection.choose(collective, nbytes, wiring.nodes, allowed(collective), wiring.links, wiring.rules)
     heading = f"{collective} of {nbytes:,} bytes on {size} ranks"
-    if wire.topology:
-        lines = [heading, wire.text, "", *_simulated(collective, nbytes, size, wire.topology, choice.algorithm)]
-        lines += ["", f"auto decides as if all links were like the slowest of these: it takes {choice.algorithm}."]
-        return "\n".join(lines)
-    found = candidates(collective, nbytes, size, wire, choice.predicted)
+    if wiring.topology:
+        lines = _simulated(collective, nbytes, size, wiring.topology, choice.algorithm)
+        return "\n".join([heading, wiring.text, "", *lines, "", *textwrap.wrap(_classes(choice, wiring), width)])
+    found = candidates(collective, nbytes, size, wiring, choice.predicted)
     n = nbytes or 1
     rows = [
         (
@@ -113,20 +148,20 @@ def choice_text(collective: str, nbytes: int, size: int, wire: Wire, width: int)
         )
         for one in found
     ]
-    bounds = cost.bounds(collective, nbytes, size, wire.links.alpha, wire.links.beta, wire.links.gamma)
+    bounds = cost.bounds(collective, nbytes, size, wiring.links.node.alpha, wiring.links.node.beta, wiring.links.gamma)
     texts = [
         f"No algorithm takes less than {in_time(bounds.seconds)}: latency {in_time(bounds.latency)}, bandwidth "
         f"{in_time(bounds.bandwidth)}, arithmetic {in_time(bounds.arithmetic)}.",
         f"On these links auto takes {choice.algorithm}: {choice.reason}. "
         + _why(choice.algorithm, [one for one in found if one.name in allowed(collective)], n),
     ]
-    if wire.sharp and collective == "allreduce":
-        switched = links.in_network_allreduce(wire.sharp, nbytes, size)
+    if wiring.sharp and collective == "allreduce":
+        switched = links.in_network_allreduce(wiring.sharp, nbytes, size)
         texts.append(f"Switches that reduce would take {in_time(switched)}: every rank sends (p-1)/p n once.")
     return "\n".join(
         [
             heading,
-            *textwrap.wrap(wire.text, width, subsequent_indent="  "),
+            *textwrap.wrap(wiring.text, width, subsequent_indent="  "),
             "",
             *table(("", "", "predicted", "messages", "bytes / n", "reduced / n"), rows, "llrrrr"),
             "",
@@ -135,13 +170,13 @@ def choice_text(collective: str, nbytes: int, size: int, wire: Wire, width: int)
     )
 
 
-def time_text(figure: Figure, nbytes: int, wire: Wire) -> str:
+def time_text(figure: Figure, nbytes: int, wiring: Wiring) -> str:
     """How long the collective of a figure takes for so many bytes on these links."""
     counts, options = even(nbytes, figure.size), figure.options
-    topology = wire.topology or links.uniform(links.Link("", wire.links.alpha, wire.links.beta), figure.size)
-    gamma = wire.links.gamma_cached if nbytes <= selection.CACHED else wire.links.gamma
+    topology = wiring.topology or links.uniform(cost.link_of("", wiring.links.node), figure.size)
+    gamma = wiring.links.rate(nbytes)
     timing = simulate(figure.collective, figure.algorithm, counts, 1, topology, gamma, figure.root, **options)
-    return f"{nbytes:,} bytes take {in_time(timing.seconds)}, simulated on {wire.text}"
+    return f"{nbytes:,} bytes take {in_time(timing.seconds)}, simulated on {wiring.text}"
 
 
 def _us(seconds: float) -> str:
@@ -149,19 +184,44 @@ def _us(seconds: float) -> str:
 
 
 def _simulated(collective: str, nbytes: int, size: int, topology: links.Topology, auto: str) -> list[str]:
-    """A line for each algorithm, the fastest first; hierarchical is told the nodes."""
-    counts, found, unknown = even(nbytes, size), [], []
+    """Lines for each algorithm, the fastest first: its time, and what the busiest rank sends over each level's links;
+    hierarchical is told the nodes."""
+    found, unknown = [], []
     for name in FAMILIES[collective]:
+        counts = even(-(-nbytes // size) * size if (collective, name) in SAME_LENGTH else nbytes, size)
         options: dict[str, Any] = (
             {"nodes": [topology.node(rank) for rank in range(size)]} if name == "hierarchical" else {}
         )
         messages = sum(cost.of(collective, name, rank, counts, 1, **options).messages for rank in range(size))
         if messages > MESSAGES:
-            unknown.append((name, f"{messages:,} messages: not simulated"))
+            unknown.append(["", name, "", f"{messages:,} messages: not simulated", "", "", ""])
             continue
-        found.append((simulate(collective, name, counts, 1, topology, DEVICE.gamma, **options).seconds, name))
-    rows = [(">" if name == auto else "", name, _us(seconds)) for seconds, name in sorted(found)]
-    return table(("", "", "simulated"), [*rows, *(("", name, why) for name, why in unknown)], "llr")
+        seconds = simulate(collective, name, counts, 1, topology, DEVICE.gamma, **options).seconds
+        ranks = cost.crossed(topology, collective, name, counts, 1, **options)
+        busiest = [max(level, key=lambda crossed: crossed.seconds) for level in zip(*ranks, strict=True)]
+        found.append((seconds, name, busiest))
+    rows = []
+    for seconds, name, busiest in sorted(found):
+        first = [">" if name == auto else "", name, _us(seconds)]
+        for level, crossed in zip(topology.levels, busiest, strict=True):
+            moved, took = digits(crossed.nbytes / (nbytes or 1)), _us(crossed.seconds)
+            rows.append([*first, level.link.name, str(crossed.messages), moved, took])
+            first = ["", "", ""]
+    header = ("", "", "simulated", "link", "sends", "bytes / n", "in")
+    return table(header, [*rows, *unknown], "llrlrrr")
+
+
+def _classes(choice: selection.Choice, wiring: Wiring) -> str:
+    """What the table says, how auto sees links of several levels, and what it takes."""
+    assert wiring.topology
+    *inner, outer = (level.link.name for level in wiring.topology.levels)
+    slowest = " (all like the slowest)" if len(inner) > 1 else ""
+    way = "one NIC for a node" if wiring.links.shared else "a NIC for each rank"
+    return (
+        f"Of each kind of link: what the rank that sends the most over it sends, and how long that takes, one message "
+        f"after the other. auto tells two kinds apart, in a node{slowest} and between nodes ({outer}, {way}), and "
+        f"takes {choice.algorithm}: {choice.reason}."
+    )
 
 
 def _why(name: str, found: Sequence[Candidate], nbytes: int) -> str:

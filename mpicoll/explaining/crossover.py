@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from ..algorithms import FAMILIES
 from ..plot import COLOURS, load, save
-from ..selection import Links, choose
+from ..pricing import Links
+from ..selection import choose
 from ..simulation.units import in_bytes
-from .choice import Wire, allowed
+from .choice import Wiring, allowed
 
 RANKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256, 512, 1024)
 BYTES = [8 * 4**k for k in range(13)]  # 8 B to 128 MiB
@@ -31,7 +32,7 @@ class Crossover(NamedTuple):
 def crossover(collective: str, links: Links) -> Crossover:
     """Of the algorithms that MPICOLL_ALGORITHM allows; `pair` has the changes of ring and tree alone, if both exist."""
     names = allowed(collective)
-    choose(collective, BYTES[0], RANKS[0], names, links)  # says if nothing is allowed
+    choose(collective, BYTES[0], (0,) * RANKS[0], names, links)  # says if nothing is allowed
     winners = [[_winner(collective, links, nbytes, size, names) for nbytes in BYTES] for size in RANKS]
     changes = [_changes(collective, links, size, names, row) for size, row in zip(RANKS, winners, strict=True)]
     if not set(PAIR) <= set(FAMILIES[collective]):
@@ -68,12 +69,12 @@ def _changes(
     return found
 
 
-def crossover_text(found: Crossover, wire: Wire, width: int) -> str:
+def crossover_text(found: Crossover, wiring: Wiring, width: int) -> str:
     """The winners as a table of letters, and the sizes at which they change."""
     letters = _letters(found)
     lines = [
         f"The fastest {found.collective} by bytes and ranks",
-        *textwrap.wrap(wire.text, width, subsequent_indent="  "),
+        *textwrap.wrap(wiring.text, width, subsequent_indent="  "),
     ]
     lines += ["", "ranks".rjust(9) + "".join(f"{size:>5}" for size in RANKS)]
     for k, nbytes in enumerate(BYTES):
@@ -117,7 +118,7 @@ def _height(nbytes: int) -> float:
     return math.log(nbytes / BYTES[0], 4) + 0.5
 
 
-def draw_crossover(found: Crossover, wire: Wire, path: str) -> None:
+def draw_crossover(found: Crossover, wiring: Wiring, path: str) -> None:
     """The file shows the winners as areas over bytes and ranks, and where ring overtakes tree as a line.
 
     Raises:
@@ -138,7 +139,7 @@ def draw_crossover(found: Crossover, wire: Wire, path: str) -> None:
     axes.set_xticks([i + 0.5 for i in range(len(RANKS))], [str(size) for size in RANKS])
     axes.set_yticks([k + 0.5 for k in range(len(BYTES))], [_size(nbytes) for nbytes in BYTES])
     axes.set(xlabel="ranks", ylabel="bytes of the whole buffer", title=f"The fastest {found.collective}")
-    picture.supxlabel(textwrap.fill(wire.text, 130), fontsize=8, color="#555555")
+    picture.supxlabel(textwrap.fill(wiring.text, 130), fontsize=8, color="#555555")
     handles: list[Any] = [Patch(color=colours(i), alpha=0.75, label=name) for i, name in enumerate(names)]
     border = [(i + 0.5, _height(changes[1][0])) for i, changes in enumerate(found.pair) if len(changes) > 1]
     if border:

@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from ..algorithms import FAMILIES
 from ..algorithms.cut import even
+from ..cost import link_of
 from ..links import Link, uniform
 from ..plot import COLOURS, load, save
 from ..simulation.text import table
 from ..simulation.units import digits
 from ..world.clock import simulate
-from .choice import Wire
+from .choice import Wiring
 from .forms import FORMS, Form
 
 MESSAGES = 500_000  # of all ranks; more are not simulated
@@ -38,11 +39,11 @@ class Sweep(NamedTuple):
     nbytes: int
     points: list[Point]
     form: Form
-    wire: Wire | None
+    wiring: Wiring | None
 
 
 def sweep(
-    collective: str, algorithm: str, size: int, segments: Sequence[int], nbytes: int | None, wire: Wire | None
+    collective: str, algorithm: str, size: int, segments: Sequence[int], nbytes: int | None, wiring: Wiring | None
 ) -> Sweep:
     """The times of N bytes in each number of segments; N is `nbytes`, or what all of them divide.
 
@@ -63,11 +64,11 @@ def sweep(
         seconds = simulate(collective, algorithm, counts, 1, uniform(BANDWIDTH, size), segments=s).seconds
         formula = form.times(size, n, segments=s)[1]
         slow = None
-        if wire:
-            link = Link("", wire.links.alpha, wire.links.beta)
+        if wiring:
+            link = link_of("", wiring.slowest)
             slow = simulate(collective, algorithm, counts, 1, uniform(link, size), segments=s).seconds / (n * link.beta)
         points.append(Point(s, float(formula / n), seconds / n, slow))
-    return Sweep(collective, algorithm, size, n, points, form, wire)
+    return Sweep(collective, algorithm, size, n, points, form, wiring)
 
 
 def sweep_text(found: Sweep, width: int) -> str:
@@ -80,9 +81,9 @@ def sweep_text(found: Sweep, width: int) -> str:
     lines = [name]
     if ring:
         lines += [f"whole, hop by hop: (K-1) N/B = {found.size - 1} N/B"]
-    if found.wire:
-        link = found.wire.links
-        lines += textwrap.wrap(f"N = {found.nbytes:,} bytes, {found.wire.text}", width, subsequent_indent="  ")
+    if found.wiring:
+        link = found.wiring.slowest
+        lines += textwrap.wrap(f"N = {found.nbytes:,} bytes, {found.wiring.text}", width, subsequent_indent="  ")
         header.append("with latency")
         for row, point in zip(rows, found.points, strict=True):
             row.append(f"{digits((point.with_latency or 0) * found.nbytes * link.beta * 1e6)} us")
@@ -106,7 +107,7 @@ def draw_sweep(found: Sweep, path: str) -> None:
     segments = [point.segments for point in found.points]
     axes.plot(segments, [p.formula for p in found.points], color=COLOURS[0], lw=1.5, label="formula, no latency")
     axes.plot(segments, [p.simulated for p in found.points], "o", color=COLOURS[1], ms=7, mfc="none", label="simulated")
-    if found.wire:
+    if found.wiring:
         slow = [p.with_latency or 0 for p in found.points]
         axes.plot(
             segments, slow, "s--", color=COLOURS[2], ms=5, label=f"simulated with latency, {found.nbytes:,} bytes"

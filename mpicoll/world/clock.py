@@ -5,15 +5,15 @@
     timing.ends[rank]              when this rank had
     timing.trace                   every Transfer and Reduction, if trace=True
 
-The rules. A message of m bytes takes alpha + m beta of the link between its two ranks. A rank has one port for each
-direction, which all its lanes share and which carries one message at a time; NVLink, PCIe and the network each have
-their own, so that a rank can send within its node and to another one at once. A message starts when both sides have
-posted it and both ports are free, and holds them until it has arrived. Of several that could start, the one that was
-ready first does, then the one posted first in its round, then that of the lowest rank; one whose other port is busy
-lets others pass. Where ranks share a NIC, the bytes of their messages (not the alphas) pass it one message after the
-other, in the order in which the messages start; so a message may wait there, holding its ports. A rank has one reducer,
-which takes gamma for a byte, in the order in which reductions are yielded; copies and `finish` take no time. A round
-ends when all that is in it has ended.
+The rules. A message of m bytes takes alpha + m beta of the link between its two ranks (`Link.rates`). A rank has one
+port for each direction, which all its lanes share and which carries one message at a time; NVLink, PCIe and the network
+each have their own, so that a rank can send within its node and to another one at once. A message starts when both
+sides have posted it and both ports are free, and holds them until it has arrived. Of several that could start, the one
+that was ready first does, then the one posted first in its round, then that of the lowest rank; one whose other port is
+busy lets others pass. Where ranks share a NIC, the bytes of their messages (not the alphas) pass it one message after
+the other, in the order in which the messages start; so a message may wait there, holding its ports. A rank has one
+reducer, which takes gamma for a byte, in the order in which reductions are yielded; copies and `finish` take no time. A
+round ends when all that is in it has ended.
 
 Times are only added, multiplied and compared: with integers or fractions for alpha, beta and gamma they are exact.
 """
@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ..algorithms import cut
+from ..language import Program
 from ..links import Link, Topology
 from .items import Message, Work
 from .nothing import Nothing
@@ -172,11 +173,12 @@ class Clock(World):
             if free[out] > now or free[into] > now:
                 self._queues.setdefault(out if free[out] > now else into, []).append(message)
                 continue
+            alpha, beta = link.rates(nbytes)
             if nics:
-                bytes_start = max(now + link.alpha, free[nics[0]], free[nics[1]])
-                stop = free[nics[0]] = free[nics[1]] = bytes_start + nbytes * link.beta
+                bytes_start = max(now + alpha, free[nics[0]], free[nics[1]])
+                stop = free[nics[0]] = free[nics[1]] = bytes_start + nbytes * beta
             else:
-                stop = now + (link.alpha + nbytes * link.beta)
+                stop = now + (alpha + nbytes * beta)
             free[out] = free[into] = stop
             if self._traces:
                 self.trace.append(Transfer(now, stop, source, dest, nbytes, link.name, send.number, send.round))
@@ -225,17 +227,24 @@ def simulate(
         raise ValueError(f"simulate: {len(counts)} counts for a topology of {size} ranks")
     if order is not None and sorted(order) != list(range(size)):
         raise ValueError(f"simulate: order is {list(order)}; it must have each of {size} ranks once")
-    if collective == "alltoall":
-        counts = cut.rows(counts)
     values = Nothing(itemsize)
-    arguments = [
-        [None if count is None else values.array(count) for count in _lengths(collective, counts, root, rank)]
-        for rank in range(size)
-    ]
-    program = bind(collective, algorithm, arguments, counts, root, options)
+    program = hollow(collective, algorithm, counts, values, root, **options)
     clock = Clock(topology, values, gamma, starts, trace)
     clock.run(program if order is None else lambda comm, op: program(comm.group(order), op))
     return Timing(clock.ends, sorted(clock.trace))
+
+
+def hollow(
+    collective: str, algorithm: str, counts: Sequence[Any], values: Nothing, root: int = 0, **options: Any
+) -> Program:
+    """The algorithm as a program on arrays of nothing; arguments as in `simulate`."""
+    if collective == "alltoall":
+        counts = cut.rows(counts)
+    arguments = [
+        [None if count is None else values.array(count) for count in _lengths(collective, counts, root, rank)]
+        for rank in range(len(counts))
+    ]
+    return bind(collective, algorithm, arguments, counts, root, options)
 
 
 _WHAT = {  # what a rank passes: all, its own chunk, or none of it; upper case on the root only

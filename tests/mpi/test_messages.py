@@ -131,7 +131,7 @@ def test_the_choice_is_explained(comm):
     choice = comm.explain("allreduce", 1 << 20)
     assert choice.algorithm in choice.predicted
     assert f"predicted time for 1048576 bytes on {comm.size} ranks" in str(choice)
-    assert comm.explain("allreduce", 8, "tree") == ("tree", "the call names it", {})
+    assert comm.explain("allreduce", 8, "tree")[:3] == ("tree", "the call names it", {})
     for wrong in ("x", -1, None):
         with pytest.raises(ValueError, match="explain: nbytes is"):
             comm.explain("allreduce", wrong)
