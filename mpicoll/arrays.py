@@ -131,7 +131,13 @@ class Kind(Protocol):
         """The first bytes of `array` are those of the pinned memory `host`; copies in one direction are in order."""
 
 
-COPIED_FROM, COPIED_TO = 32 * 1024, 512 * 1024  # bytes; see _reduction
+_copied = 32 * 1024, 512 * 1024  # bytes; see Reduction
+
+
+def copy_between(start: int, stop: int) -> None:
+    """From now on reductions of `start` to `stop` bytes in this process go by way of fresh memory; see Reduction."""
+    global _copied
+    _copied = start, stop
 
 
 class _NoPinned:
@@ -185,7 +191,7 @@ class NumPyArrays:
 
     @staticmethod
     def reduction(op: str) -> Callable[[Any, Any, Any], Event | None]:
-        return _reduction(_UFUNCS[op])
+        return Reduction(_UFUNCS[op])
 
     @staticmethod
     def finishing(op: str, size: int) -> Callable[[Any], Event | None] | None:
@@ -221,28 +227,40 @@ class _Quiet(threading.local):
     """
 
     def __init__(self) -> None:
-        self.run = contextvars.copy_context().run
+        self.context = contextvars.copy_context()
+        self.run = self.context.run
         self.run(np.seterr, all="ignore")
 
 
 _quiet = _Quiet()
 
 
-@functools.cache
-def _reduction(ufunc: Callable[..., Any]) -> Callable[..., Any]:
+class Reduction:
     """ufunc as (out, a, b), in the faster of two ways that give the same bits.
 
     What is reduced into has just been read by another rank, so its cache lines are shared, and writing it element by
     element waits for each of them. In a range of sizes it is faster to reduce into fresh memory and to copy that.
     """
 
-    def reduce(out: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> None:
-        if COPIED_FROM <= out.nbytes <= COPIED_TO and (np.may_share_memory(out, a) or np.may_share_memory(out, b)):
-            out[...] = _quiet.run(ufunc, a, b)
-        else:
-            _quiet.run(ufunc, a, b, out)
+    def __init__(self, ufunc: Callable[..., Any]) -> None:
+        self.ufunc = ufunc
 
-    return reduce
+    def __call__(self, out: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> None:
+        if self._copies(out, a, b):
+            out[...] = _quiet.run(self.ufunc, a, b)
+        else:
+            _quiet.run(self.ufunc, a, b, out)
+
+    def on(self, out: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> Callable[[], None]:
+        """What does it for these arrays each time it is called, by one thread at a time."""
+        if self._copies(out, a, b):
+            return functools.partial(self, out, a, b)
+        return functools.partial(_quiet.context.copy().run, self.ufunc, a, b, out)  # no call of Python's
+
+    @staticmethod
+    def _copies(out: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> bool:
+        start, stop = _copied
+        return start <= out.nbytes <= stop and (np.may_share_memory(out, a) or np.may_share_memory(out, b))
 
 
 def _maximum(a: Any, b: Any, out: Any = None) -> Any:

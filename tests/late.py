@@ -147,7 +147,7 @@ class LateArray(DeviceArray):
 
 def watch(monkeypatch):
     """What a round gives to MPI directly is free when it is posted, also in plans; the rest is copied, see `launch`."""
-    step = Path.step
+    step = Path._step
 
     def watched(path):
         going_on = step(path)
@@ -157,7 +157,7 @@ def watch(monkeypatch):
                 array.device.touch("a message", *((memory, []) if sending else ([], memory)))
         return going_on
 
-    monkeypatch.setattr(Path, "step", watched)
+    monkeypatch.setattr(Path, "_step", watched)
 
 
 class LateArrays:

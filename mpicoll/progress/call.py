@@ -167,13 +167,13 @@ def _ended() -> None:
 class LiveCall(Call):
     """A call whose Isend and Irecv are MPI's. `made` lists (request, array, peer, whether it is sent).
 
-    `statuses` are Testall's, to be looked at right after an error. `began_at` is when the caller's queued work was done
+    `status` is that of the last test, to be looked at right after an error. `began_at` is when the caller's queued work was done
     (`time.perf_counter()`), None if there was none to wait for. `job`, and with it the arrays, is kept until it ends.
     """
 
     __slots__ = (
         "began_at", "datatype", "direct", "job", "kind", "limit", "name", "posted", "scratches", "span", "staged",
-        "statuses", "tag", "transport",
+        "status", "tag", "transport",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, job: Job, block: int) -> None:
@@ -187,7 +187,7 @@ class LiveCall(Call):
         self.scratches: list[tuple[Any, list[Any]]] = []
         self.began_at: float | None = None
         self.posted = False  # of a point-to-point call: its messages are posted, or in their turn
-        self.statuses: list[MPI.Status] = []
+        self.status = MPI.Status()
         self.staged: dict[Route, deque[Staged]] = {}  # the last messages of each route, if there are staged ones
         reduce, finish = kind.reduction(job.op), kind.finishing(job.op, size)
         super().__init__(transport.rank, size, self._work(reduce), finish and self._work(finish))

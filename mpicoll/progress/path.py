@@ -13,7 +13,6 @@ from mpi4py import MPI
 if TYPE_CHECKING:
     from .call import LiveCall
 
-_testall = MPI.Request.Testall
 _END = object()
 
 # What failed with messages in flight, and what was never waited for: memory given back under an active receive would
@@ -42,7 +41,7 @@ class Path:
     """A generator, and what its current round still waits for: requests, events (staged messages too), lanes."""
 
     made: Sequence[Any]
-    requests: list[MPI.Request]
+    requests: list[Any]
     events: Sequence[Any]
     lanes: Sequence[Path]
     __slots__ = ("call", "events", "generator", "lanes", "made", "requests", "rounds")
@@ -53,7 +52,35 @@ class Path:
         self.requests = []
         self.rounds = 0
 
-    def step(self) -> bool:
+    def advance(self, polls: int = 1) -> bool:
+        """Whether all has ended, after going on as far as possible; what is not there yet is looked at `polls` times.
+
+        Requests are tested one after the other: cheaper than all at once, and an error is the request's own.
+        """
+        status = self.call.status
+        try:
+            while True:
+                requests, looks = self.requests, polls
+                while requests or self.events or self.lanes:
+                    while requests and requests[-1].Test(status):
+                        requests.pop()
+                    if self.events:
+                        self.events = [event for event in self.events if not event.Test()]
+                    if self.lanes:
+                        self.lanes = [lane for lane in self.lanes if not lane.advance()]
+                    looks -= 1
+                    if looks <= 0 and (requests or self.events or self.lanes):
+                        return False
+                if not self._step():
+                    return True
+        except MPI.Exception as error:
+            raise self._explained(error) from None
+
+    def stage(self) -> int:
+        """A number that changes when it goes on."""
+        return self.rounds + sum(lane.stage() for lane in self.lanes)
+
+    def _step(self) -> bool:
         """The next round is posted; False if there is none, the generator has ended."""
         call = self.call
         if call.span is None:
@@ -64,11 +91,8 @@ class Path:
         if items is _END:
             return False
         self.made, call.made = call.made, []
-        if type(items) is list:  # a plan's round, sorted when it was recorded: requests only
-            self.requests = items
-        else:
-            self.requests = []
-            self._sort(items)
+        self._sort(items)
+        self.requests.reverse()  # the first is looked at first
         if self.made:
             self.rounds += 1
         return True
@@ -85,26 +109,6 @@ class Path:
                 self._sort(item)
             else:
                 self.events = [*self.events, item]
-
-    def complete(self) -> bool:
-        """Whether the round is complete; lanes go on as far as they can."""
-        try:
-            if self.requests and _testall(self.requests, self.call.statuses):
-                self.requests = []
-            if self.events:
-                self.events = [event for event in self.events if not event.Test()]
-        except MPI.Exception as error:
-            raise self._explained(error) from None
-        if self.lanes:
-            self.lanes = [lane for lane in self.lanes if not lane.advance()]
-        return not (self.requests or self.events or self.lanes)
-
-    def advance(self) -> bool:
-        """Whether the generator has ended, after going on as far as possible without waiting."""
-        while self.complete():
-            if not self.step():
-                return True
-        return False
 
     def __str__(self) -> str:
         """What is waited for, in words."""
@@ -123,6 +127,10 @@ class Path:
         """The ranks whose messages are waited for, but who have left."""
         return {peer for _, _, peer, _ in self._pending() if self.call.transport.has_left(peer)}
 
+    def _tested(self) -> Any:
+        """The request that is tested next."""
+        return self.requests[-1] if self.requests else None
+
     def _pending(self) -> list[tuple[Path, Any, int, bool]]:
         own = self.made if self.requests or self.events else ()
         found = [(self, array, peer, sending) for request, array, peer, sending in own if not request.Get_status()]
@@ -132,14 +140,15 @@ class Path:
 
     def _explained(self, error: MPI.Exception) -> CollectiveError:
         where = f"{self.call.name}: round {self.rounds - 1} on rank {self.call.comm.rank}"
-        statuses = iter(self.call.statuses)  # Testall's, of the requests
+        own, failed = self.call.status, self._tested()
         for request, array, peer, sending in self.made:
-            status = next(statuses, None) if isinstance(request, MPI.Request) else request.status
-            if status and status.Get_error() and not sending:
+            if request is not failed and isinstance(request, MPI.Request):
+                continue
+            status = own if request is failed else request.status
+            if status and not sending and (request is failed or status.Get_error()):
                 sent = status.Get_count(MPI.BYTE)  # MPICH counts only what fits, and says the rest in its text, or not
                 return CollectiveError(
                     f"{where}: rank {peer} sent {sent if sent > array.nbytes else 'more'} bytes, {array.nbytes} were "
-                    f"expected; do all ranks pass the same counts and dtypes? "
-                    f"({MPI.Get_error_string(status.Get_error())})"
+                    f"expected; do all ranks pass the same counts and dtypes? ({error})"
                 )
         return CollectiveError(f"{where}: {error}")

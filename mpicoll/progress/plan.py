@@ -13,11 +13,13 @@ from typing import Any
 
 from mpi4py import MPI
 
+from ..arrays import NumPyArrays
 from ..language import Algorithm
 from .call import Job, LiveCall, Transport
-from .engine import Handle
-from .path import begin
+from .engine import ENGINE, Handle
+from .path import Path, begin
 from .staging import started
+from .wait import SPINS
 
 
 class RecordingCall(LiveCall):
@@ -31,7 +33,8 @@ class RecordingCall(LiveCall):
         super().__init__(transport, job, block)
 
     def _work(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *arrays: self.made.append(partial(function, *arrays))
+        on = getattr(function, "on", None) or partial(partial, function)
+        return lambda *arrays: self.made.append(on(*arrays))
 
     def _message(self, array: Any, peer: int, number: int, sending: bool) -> Any:
         self.nbytes += array.nbytes if sending else 0
@@ -85,20 +88,70 @@ def record(call: LiveCall, generator: Algorithm) -> list[Round]:
     return rounds
 
 
-def play(call: LiveCall, rounds: Sequence[Round]) -> Iterator[Any]:
+def path_of(call: LiveCall, rounds: Sequence[Round]) -> Callable[[], Path]:
+    """What gives the path of recorded rounds each time they are played."""
+    if call.kind is not NumPyArrays or any(round_.lanes for round_ in rounds):
+        return lambda: begin(call, _play(call, rounds))
+    played = Played(call, rounds)
+    return lambda: played
+
+
+def _play(call: LiveCall, rounds: Sequence[Round]) -> Iterator[Any]:
     """The recorded rounds happen: a generator for the usual drivers."""
+    at_once = call.kind is NumPyArrays  # whatever the local work returns is no event
     for round_ in rounds:
-        events = None
-        for action in round_.actions:
-            event = action()
-            if event is not None:  # local work under way on a device
-                events = [*(events or ()), event]
+        events = [event for action in round_.actions if (event := action()) is not None and not at_once]
         call.made = round_.messages
-        if round_.lanes or round_.staged or events:
-            lanes = (play(call, lane) for lane in round_.lanes)
-            yield (*round_.requests, *round_.staged, *(events or ()), *lanes)
-        else:
-            yield round_.requests
+        lanes = (_play(call, lane) for lane in round_.lanes)
+        yield (*round_.requests, *round_.staged, *events, *lanes)
+
+
+class Played(Path):
+    """The path of recorded rounds on the host and without lanes: no generator, as this loop is what a small call costs.
+
+    At its end it is at its start again. Its `requests` are the methods that test them. Work of rounds without messages is done
+    with the next round that has some.
+    """
+
+    __slots__ = ("_last", "_steps")
+
+    def __init__(self, call: LiveCall, rounds: Sequence[Round]) -> None:
+        super().__init__(call, iter(()))
+        self._steps, actions = [], []
+        for round_ in rounds:
+            actions += round_.actions
+            if round_.messages:
+                tests = [request.Test for request in reversed(round_.requests)]
+                self._steps.append((actions, tests, round_.messages))
+                actions = []
+        self._last = actions
+
+    def advance(self, polls: int = 1) -> bool:
+        tests, status, steps, tries = self.requests, self.call.status, self._steps, polls
+        try:
+            while True:
+                while tests:
+                    if tests[-1](status):
+                        tests.pop()
+                    elif (tries := tries - 1) <= 0:
+                        return False
+                if self.rounds == len(steps):
+                    break
+                actions, tests, self.made = steps[self.rounds]
+                self.rounds += 1
+                self.requests = tests = tests[:]
+                for action in actions:
+                    action()
+                tries = polls
+        except MPI.Exception as error:
+            raise self._explained(error) from None
+        for action in self._last:
+            action()
+        self.rounds = 0
+        return True
+
+    def _tested(self) -> Any:
+        return self.requests[-1].__self__ if self.requests else None
 
 
 class Plan(Handle):
@@ -111,11 +164,11 @@ class Plan(Handle):
         active: it was started, and neither `wait` nor `test` has said since that it has ended, well or not.
     """
 
-    __slots__ = ("_call", "_release", "_rounds", "active")
+    __slots__ = ("_again", "_call", "_release", "active")
 
     def __init__(self, call: RecordingCall, generator: Algorithm, result: Any, release: Callable[[], object]) -> None:
         self._call, self.result, self._release = call, result, release
-        self._rounds: list[Round] | None = record(call, generator)
+        self._again: Callable[[], Path] | None = path_of(call, record(call, generator))
         self.active, self.done, self.error = False, True, None
 
     def start(self) -> None:
@@ -124,15 +177,16 @@ class Plan(Handle):
         Raises:
             RuntimeError: it already is, or the plan is freed, or the communicator broken.
         """
-        call, transport = self._call, self._call.transport
-        if self._rounds is None:
+        call, transport, again = self._call, self._call.transport, self._again
+        if again is None:
             raise RuntimeError(f"{call.name} plan: it is freed; make a new one with {call.name}_init")
         if self.active:
             raise RuntimeError(f"{call.name} plan: it was started already; wait for it before you start it again")
-        transport.check(call.name)
+        if transport.broken:
+            transport.check(call.name)
         transport.bytes_sent += call.nbytes
-        self.active = True
-        self._launch(begin(call, play(call, self._rounds)))
+        self.active, self.done, self.error, self._path = True, False, None, again()
+        ENGINE.start(self)
 
     def test(self) -> bool:
         """Whether what was started has ended; everything in flight is driven once. Once true, `start` may follow."""
@@ -144,11 +198,17 @@ class Plan(Handle):
 
     def wait(self, timeout: float | None = None) -> Any:
         """The collective's result, as its blocking form returns it. Arguments and errors as Handle.wait."""
-        self._check_active()
+        if not self.active:
+            self._check_active()
+        ENGINE.progress(SPINS)
         try:
-            return super().wait(timeout)
+            if not self.done:
+                self.settle(timeout)
         finally:
             self.active = not self.done
+        if self.error:
+            raise self.error
+        return self.result
 
     def _check_active(self) -> None:
         if not self.active:
@@ -162,7 +222,7 @@ class Plan(Handle):
         """
         if self.active:
             raise RuntimeError(f"{self._call.name} plan: it is under way; wait for it before you free it")
-        if self._rounds is not None and self.error is None:  # after an error everything is kept, see path.KEPT
-            self._rounds = None
+        if self._again is not None and self.error is None:  # after an error everything is kept, see path.KEPT
+            self._again = None
             self._call.free()
             self._release()

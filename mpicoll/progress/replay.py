@@ -1,97 +1,129 @@
 """Blocking calls that come again with the same arrays are played from a plan.
 
-Slicing, checking and choosing cost more than the messages of a small call. Iterative programs call with the same arrays
-over and over, so the second time a plan is recorded, and from then on the call only starts its requests. It uses the
-blocking calls' tags, so a rank that replays matches one that does not. A replay keeps its arrays alive, and while they
-are referenced so NumPy does not resize them; there are few.
+Slicing, checking and choosing cost more than the messages of a small call, and much beside those of a long one.
+Iterative programs call with the same arrays over and over, so the second time a plan is recorded, and from then on the
+call only starts its requests. It uses the blocking calls' tags, so a rank that replays matches one that does not. A
+replay knows where its arrays are and does not keep them alive; NumPy does not resize an array with a weak reference.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
 
 from .call import Job, Transport
 from .engine import run
-from .path import KEPT, begin
-from .plan import RecordingCall, play, record
+from .path import KEPT
+from .plan import RecordingCall, path_of, record
 
-LIMIT = 256 * 1024  # bytes; above, what is saved is lost among the messages
 LASTING = (np.ndarray, np.memmap)  # arrays that keep their memory; on devices, little of the whole would be saved
 KEEP = 16  # replays of one communicator; the oldest goes first
+SCRATCH = 64 << 20  # bytes of scratch memory that they may hold together
 
 
 class Replay:
-    """A blocking call recorded with its arrays."""
+    """A blocking call recorded with its arrays.
 
-    __slots__ = ("busy", "call", "looks", "result", "rounds")
+    Args:
+        arrays: those that the caller passed; None where there is none.
+        make: the job for other arrays.
+        result: which of the arrays is the call's result, by number, or None.
+    """
 
-    def __init__(self, transport: Transport, job: Job, arrays: Sequence[Any]) -> None:
-        self.result = job.result
-        self.looks = [(array, array.dtype, array.shape, array.flags.writeable) for array in arrays]
+    __slots__ = ("again", "busy", "call", "looks", "result", "scratch")
+
+    def __init__(
+        self, transport: Transport, arrays: Sequence[Any], make: Callable[..., Job], result: int | None
+    ) -> None:
+        ghosts = {id(array): None if array is None else _ghost(array) for array in arrays}
+        different = {id(array): array for array in arrays if array is not None}.values()
+        self.looks = [(weakref.ref(array), array.dtype, array.shape, array.flags.writeable) for array in different]
+        self.result = result
+        job = make(*(ghosts[id(array)] for array in arrays))
         self.call = RecordingCall(transport, job, 0)
-        self.rounds = record(self.call, job.program(self.call.comm, self.call.op))
+        self.again = path_of(self.call, record(self.call, job.program(self.call.comm, self.call.op)))
+        self.scratch = sum(len(memory) for memory, _ in self.call.scratches)
         self.busy = False
 
     def usable(self) -> bool:
         """Whether the call can be played now: no other thread does, and the arrays still look as they were checked."""
         if self.busy or self.call.transport.broken:
             return False
-        for array, dtype, shape, writeable in self.looks:
-            if array.dtype is not dtype or array.shape != shape or array.flags.writeable != writeable:
+        for ref, dtype, shape, writeable in self.looks:
+            array = ref()
+            if (
+                array is None
+                or array.dtype is not dtype
+                or array.shape != shape
+                or array.flags.writeable != writeable
+            ):
                 return False
         return True
 
-    def run(self) -> Any:
-        """The call's result."""
+    def run(self) -> None:
+        """The call has been made."""
         self.busy = True  # until it has ended without error
         self.call.transport.bytes_sent += self.call.nbytes
-        run(begin(self.call, play(self.call, self.rounds)))
+        run(self.again())
         self.busy = False
-        return self.result
+
+
+def _ghost(array: NDArray[Any]) -> NDArray[Any]:
+    """An array of the same memory that does not keep it."""
+    memory: Any = MPI.buffer.fromaddress(array.ctypes.data, array.nbytes, not array.flags.writeable)
+    flat = np.frombuffer(memory, np.uint8) if array.nbytes else np.empty(0, np.uint8)
+    return flat.view(array.dtype).reshape(array.shape)
 
 
 class Replays:
-    """The replays of a communicator, by the call's name, its arrays' identity and its other arguments."""
+    """The replays of a communicator.
+
+    Attributes:
+        known: they, by the call's name, its arrays' identity and its other arguments.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._known: dict[Hashable, Replay] = {}
+        self.known: dict[Hashable, Replay] = {}
         self._seen: dict[Hashable, list[weakref.ref[Any]]] = {}
 
-    def find(self, key: Hashable) -> Replay | None:
-        """The replay for this call, if there is one and it can be used now."""
-        replay = self._known.get(key)
-        return replay if replay and replay.usable() else None
-
-    def note(self, key: Hashable, first: Any, second: Any, job: Job) -> Replay | None:
+    def note(self, key: Hashable, arrays: Sequence[Any], make: Callable[..., Job], job: Job) -> Replay | None:
         """The call is remembered, or recorded if it was seen before with these very arrays; then its replay."""
-        if job.nbytes > LIMIT or not (job.result is None or job.result is first or job.result is second):
-            return None
-        arrays = [array for array in (first, second) if array is not None]
-        if any(type(array) not in LASTING for array in arrays):
+        there = [array for array in arrays if array is not None]
+        result = next((i for i, array in enumerate(arrays) if array is job.result), None)
+        if any(type(array) not in LASTING for array in there) or (result is None and job.result is not None):
             return None
         seen = self._seen.pop(key, None)
-        if seen is None or any(ref() is not array for ref, array in zip(seen, arrays, strict=True)):
+        if seen is None or any(ref() is not array for ref, array in zip(seen, there, strict=True)):
             if len(self._seen) >= KEEP:
                 self._seen.pop(next(iter(self._seen)))
-            self._seen[key] = [weakref.ref(array) for array in arrays]
+            self._seen[key] = [weakref.ref(array) for array in there]
             return None
-        if key in self._known or len(self._known) >= KEEP:
-            self._forget(key if key in self._known else next(iter(self._known)))
-        replay = self._known[key] = Replay(self._transport, job, arrays)
+        if key in self.known:
+            self._forget(key)
+        replay = Replay(self._transport, arrays, make, result)
+        if replay.scratch > SCRATCH:
+            replay.call.free()
+            return None
+        while self.known and (
+            len(self.known) >= KEEP or replay.scratch + sum(old.scratch for old in self.known.values()) > SCRATCH
+        ):
+            self._forget(next(iter(self.known)))
+        self.known[key] = replay
         return replay
 
     def clear(self) -> None:
         """All requests and scratch memory of replays are given back."""
-        for key in list(self._known):
+        for key in list(self.known):
             self._forget(key)
 
     def _forget(self, key: Hashable) -> None:
-        replay = self._known.pop(key)
+        replay = self.known.pop(key)
         if replay.busy:
             KEPT.append(replay)  # another thread is playing it, or it failed
         else:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .path import Path
 
-SPINS = 10  # polls before the processor is given away: costs nothing on idle cores, and 8 ranks on 2 cores need it
+SPINS = 50  # polls before the processor is given away: costs nothing on idle cores, and 8 ranks on 2 cores need it
 YIELDS = 2000  # polls before sleeping
 NAP = 50e-6  # s
 LOOK = 0.5  # s between two looks at the peers
@@ -58,8 +58,9 @@ class Pause:
     ) -> None:
         self.path, self.lock = path, lock or contextlib.nullcontext()
         self.timeout = DEFAULT_TIMEOUT if timeout is None else timeout
+        self.patient = timeout is None  # each wait is bounded, not all of them together
         self.since = time.monotonic()
-        self.polls = 0
+        self.polls = self.stage = 0
         self.look = LOOK
         self.gone: set[int] = set()
 
@@ -73,6 +74,9 @@ class Pause:
         self.polls += 1
         if self.polls < YIELDS and self.timeout == math.inf:
             os.sched_yield()
+            return
+        if self.patient and self.stage != (stage := self.path.stage()):  # it goes on: this is another wait
+            self.stage, self.polls, self.look, self.since = stage, 0, LOOK, time.monotonic()
             return
         waited = time.monotonic() - self.since
         if waited >= self.timeout:

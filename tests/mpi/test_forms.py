@@ -1,12 +1,15 @@
 """Blocking calls, handles and plans together: any number in flight, completed in any order."""
 
+import gc
 import random
 import warnings
+import weakref
 
 import numpy as np
 import pytest
 
 import mpicoll
+from mpicoll.progress import replay as replay_module
 
 pytestmark = pytest.mark.mpi
 
@@ -210,7 +213,7 @@ def test_calls_that_come_again_with_the_same_arrays_are_replayed(comm):
         x[:] = i + comm.rank
         assert comm.allreduce(x, y) is y
         assert (y == total(comm.size, i)).all()
-        assert len(replays._known) == (i > 0)
+        assert len(replays.known) == (i > 0)
     assert (comm.allreduce(x, y, op="max") == 5 + comm.size - 1).all()  # another call
     assert (comm.allreduce(x, y) == total(comm.size, 5)).all()
     fresh = comm.allreduce(x)
@@ -225,7 +228,7 @@ def test_a_replay_is_not_taken_for_another_array_or_dtype(comm):
     x, y = np.zeros(4, "float32"), np.zeros(4, "float32")
     for _ in range(3):
         comm.allreduce(x, y)
-    assert len(comm._replays._known) == 1
+    assert len(comm._replays.known) == 1
     with warnings.catch_warnings():  # some NumPy versions deprecate it
         warnings.simplefilter("ignore")
         x.dtype = y.dtype = "int32"
@@ -242,14 +245,39 @@ def test_replays_match_ranks_that_do_not_replay_and_are_few(comm):
     for x, y in pairs:
         for _ in range(3):
             comm.allreduce(x, y)
-    assert len(comm._replays._known) == 16
+    assert len(comm._replays.known) == 16
     comm._replays.clear()
 
 
-def test_results_of_handles_are_not_kept_alive(comm):
-    import gc
-    import weakref
+def test_replays_keep_no_array_alive_and_hold_little_scratch(comm, monkeypatch):
+    monkeypatch.setattr(replay_module, "SCRATCH", 1 << 20)
+    replays = comm._replays
+    replays.clear()
+    x, y = np.ones(1000), np.empty(1000)
+    for _ in range(3):
+        comm.allreduce(x, y)
+    (replay,) = replays.known.values()
+    assert replay.usable()
+    refs = [weakref.ref(x), weakref.ref(y)]
+    del x, y
+    gc.collect()
+    assert not any(ref() is not None for ref in refs)
+    assert not replay.usable()
+    large = [np.empty(replay_module.SCRATCH // 24) for _ in range(5)]
+    for x in large:
+        for _ in range(3):
+            x[:] = comm.rank
+            assert (comm.allreduce(x, x, algorithm="recursive_doubling") == total(comm.size, 0)).all()
+    assert sum(replay.scratch for replay in replays.known.values()) <= replay_module.SCRATCH
+    x = np.empty(2 * replay_module.SCRATCH // 8)
+    for _ in range(3):
+        x[:] = comm.rank
+        assert (comm.allreduce(x, x, algorithm="recursive_doubling") == total(comm.size, 0)).all()
+    assert not any(replay.scratch > replay_module.SCRATCH for replay in replays.known.values())
+    replays.clear()
 
+
+def test_results_of_handles_are_not_kept_alive(comm):
     results = []
     for _ in range(5):
         result = comm.iallreduce(np.ones(1000)).wait()
