@@ -28,25 +28,38 @@ ALLOWED = {
     "probe": {"gpu", "runtime"},
     "cupy_arrays": {"arrays", "foreign", "gpu", "probe"},
     "textbook": set(),
-    "cost": {"algorithms"},
+    "cost": {"algorithms", "language", "links", "world"},
     "topology": set(),
-    "selection": {"language", "algorithms", "cost"},
+    "rules": set(),
+    "tuning": {"algorithms", "cost", "pricing", "rules"},
+    "tuner": {"algorithms", "arrays", "cost", "pricing", "progress", "rules", "selection", "simulation", "tuning"},
+    "pricing": {"language", "algorithms", "cost"},
+    "selection": {"language", "algorithms", "pricing", "rules"},
     "arguments": {"arrays", "foreign"},
     "progress": {"language", "arrays", "gpu"},
     "links": set(),
     "world": {"language", "algorithms", "links"},
     "plot": set(),
     "simulation": {"links", "cost", "algorithms", "training", "plot"},
-    "explaining": {"links", "cost", "algorithms", "selection", "world", "simulation", "plot"},
+    "explaining": {
+        "links", "cost", "algorithms", "pricing", "rules", "selection", "tuning", "world", "simulation", "plot"
+    },
     "leaving": {"progress"},
     "jobs": {"progress", "algorithms", "selection", "arrays", "arguments"},
     "collectives": {"jobs", "arguments"},
-    "communicator": {"progress", "selection", "topology", "collectives", "leaving", "runtime", "foreign", "gpu"},
+    "communicator": {
+        "progress", "selection", "tuning", "topology", "collectives", "leaving", "runtime", "arrays", "foreign", "gpu"
+    },
     "training": {"cost", "algorithms", "gpu", "probe", "runtime"},
+    "benching": {
+        "algorithms", "arrays", "communicator", "cost", "gpu", "plot", "probe", "selection", "simulation"
+    },
+    "bench": None,
     "explain": None,
     "simulate": None,
     "examples": None,
     "train": None,
+    "tune": None,
 }  # fmt: skip
 
 
@@ -108,8 +121,11 @@ def test_layers_and_data_know_no_ranks():
             "probe",
             "foreign",
             "train",
+            "bench",
             "explain",
             "simulate",
+            "tuning",
+            "tune",
             *sorted(PURE),
         )
     ],

@@ -6,6 +6,7 @@ Playing it is again a generator, so the same drivers run it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import GeneratorType
@@ -73,8 +74,14 @@ class Round:
         self.messages = [entry for entry in made if type(entry) is tuple]
         self.requests = [message[0] for message in self.messages if isinstance(message[0], MPI.Request)]
         self.staged = [message[0] for message in self.messages if not isinstance(message[0], MPI.Request)]
-        # one by one, in order: Startall's order is arbitrary, and messages between two ranks match in order
-        self.actions = [entry[0].Start if type(entry) is tuple else entry for entry in made]
+        self.actions: list[Callable[[], Any]] = []
+        for is_message, entries in itertools.groupby(made, lambda entry: type(entry) is tuple):
+            if is_message:
+                # One by one: Startall's order is arbitrary, and messages from one rank to another match in order. What
+                # arrives at a posted receive need not wait there.
+                self.actions += [entry[0].Start for entry in sorted(entries, key=lambda entry: entry[3])]
+            else:
+                self.actions += entries
         self.lanes = lanes
 
 
