@@ -10,7 +10,7 @@ from mpi4py import MPI
 from . import arrays, foreign, gpu, leaving, runtime, selection, topology, tuning
 from .collectives import Collectives
 from .progress.call import LiveCall, Transport, in_turn
-from .progress.engine import Handle, drive, progress, run
+from .progress.engine import ENGINE, Handle, drive, progress, run
 from .progress.group import complete, started
 from .progress.path import begin
 from .progress.plan import Plan, RecordingCall
@@ -71,6 +71,7 @@ class Communicator(Collectives):
         self.places = topology.number_nodes(map(bytes, names))
         self.nodes = tuple(node for node, _ in self.places)
         self.node, self.local_rank = self.places[self.rank]
+        ENGINE.share_cores(self.nodes.count(self.node))
         table = tuning.look() if self.rank == 0 else ()
         told = json.dumps([os.environ.get(selection.VARIABLE, ""), gpu.in_use(), *table])
         text, devices, *table = json.loads(self._of_rank_0(told))

@@ -218,6 +218,8 @@ TIMES = {
     ("allgather", "pat"): lambda p, n: (lg(p), share(p, n), 0),
     ("allgather", "bruck"): lambda p, n: (lg(p), share(p, n), 0),
     ("allgather", "ring"): lambda p, n: (p - 1, share(p, n), 0),
+    ("allgather", "pairwise"): lambda p, n: (p - 1, share(p, n), 0),
+    ("allreduce", "pairwise"): lambda p, n: (2 * (p - 1), 2 * share(p, n), share(p, n)),
     ("allreduce", "linear"): lambda p, n: (2 * (p - 1), 2 * (p - 1) * n, (p - 1) * n),
     ("allreduce", "exchange"): lambda p, n: (p - 1, (p - 1) * n, (p - 1) * n),
     ("allreduce", "tree"): lambda p, n: (2 * lg(p), 2 * lg(p) * n, lg(p) * n),

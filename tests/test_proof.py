@@ -310,7 +310,12 @@ ORDER = "op(result, got, mine) if peer < rank else op(result, mine, got)"
         pytest.param(
             "alltoall",
             pairwise,
-            [("comm.Irecv(result_chunks[source], source)", "comm.Irecv(result_chunks[dest], source)")],
+            [
+                (
+                    "comm.Isend(chunks[dest], dest), comm.Irecv(result_chunks[source]",
+                    "comm.Isend(chunks[dest], dest), comm.Irecv(result_chunks[dest]",
+                )
+            ],
             faults.WrongElement,
             "alltoall: result of rank 0, element 2 is element 0 = x3 instead of rank 1's",
             id="what_arrives_is_put_where_it_did_not_come_from",

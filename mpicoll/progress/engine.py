@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -12,14 +13,14 @@ from mpi4py import MPI
 
 from .. import gpu
 from .path import KEPT, Path
-from .wait import DEFAULT_TIMEOUT, NAP, SPINS, Pause, PeerLeft, Timeout
+from .wait import DEFAULT_TIMEOUT, FEW, NAP, SPINS, Pause, PeerLeft, Timeout
 
 if TYPE_CHECKING:
     from .call import Transport
 
 
 class Engine:
-    """All handles in flight, in the order of their starts.
+    """All handles in flight, in the order of their starts, and how often a wait polls before it gives way.
 
     One lock, not re-entrant; `progress` only tries it, so it may be called from anywhere, also from inside a step.
     """
@@ -27,6 +28,12 @@ class Engine:
     def __init__(self) -> None:
         self.handles: list[Handle] = []
         self.lock = threading.Lock()
+        self.spins = SPINS
+
+    def share_cores(self, ranks: int) -> None:
+        """Whoever waits knows that there are so many ranks on this node: with more than cores, the others need them."""
+        if ranks > (os.cpu_count() or 1):
+            self.spins = FEW
 
     def start(self, handle: Handle) -> None:
         """The handle's first round is posted."""
@@ -98,7 +105,7 @@ class Handle:
         return path is not None and path.call.transport is transport
 
     def advance(self, polls: int = 1) -> bool:
-        """Whether it has ended, as Path.advance. The engine's: an error is kept for wait and test, whoever happens to pump."""
+        """Whether it has ended, as Path.advance. The engine's: an error is kept for wait and test, whoever pumps."""
         path = self._path
         if path is None:
             return True
@@ -154,7 +161,7 @@ class Handle:
         path = self._path  # another thread may end the handle at any time
         if path is None:  # it has ended
             return
-        polls, pause = SPINS, None
+        polls, pause = ENGINE.spins, None
         while not self.done:
             ENGINE.progress(polls)
             if not self.done:
@@ -178,7 +185,7 @@ def run(path: Path) -> None:
     """The call has ended: the blocking driver. What else is in flight is driven meanwhile."""
     engine, pause = ENGINE, None
     try:
-        while not path.advance(1 if pause else SPINS):
+        while not path.advance(1 if pause else engine.spins):
             if engine.handles:
                 engine.progress()
             pause = pause or Pause(path)

@@ -20,7 +20,6 @@ from .call import Job, LiveCall, Transport
 from .engine import ENGINE, Handle
 from .path import Path, begin
 from .staging import started
-from .wait import SPINS
 
 
 class RecordingCall(LiveCall):
@@ -116,8 +115,8 @@ def _play(call: LiveCall, rounds: Sequence[Round]) -> Iterator[Any]:
 class Played(Path):
     """The path of recorded rounds on the host and without lanes: no generator, as this loop is what a small call costs.
 
-    At its end it is at its start again. Its `requests` are the methods that test them. Work of rounds without messages is done
-    with the next round that has some.
+    At its end it is at its start again. Its `requests` are the methods that test them. Work of rounds without messages
+    is done with the next round that has some.
     """
 
     __slots__ = ("_last", "_steps")
@@ -207,7 +206,7 @@ class Plan(Handle):
         """The collective's result, as its blocking form returns it. Arguments and errors as Handle.wait."""
         if not self.active:
             self._check_active()
-        ENGINE.progress(SPINS)
+        ENGINE.progress(ENGINE.spins)
         try:
             if not self.done:
                 self.settle(timeout)

@@ -56,12 +56,7 @@ class Replay:
             return False
         for ref, dtype, shape, writeable in self.looks:
             array = ref()
-            if (
-                array is None
-                or array.dtype is not dtype
-                or array.shape != shape
-                or array.flags.writeable != writeable
-            ):
+            if array is None or array.dtype is not dtype or array.shape != shape or array.flags.writeable != writeable:
                 return False
         return True
 

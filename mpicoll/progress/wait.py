@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .path import Path
 
-SPINS = 50  # polls before the processor is given away: costs nothing on idle cores, and 8 ranks on 2 cores need it
+SPINS = 200  # polls before the processor is given away; they cost nothing where every rank has a core of its own
+FEW = 5  # the same where ranks share cores: whoever spins keeps the processor from the one that is waited for
 YIELDS = 2000  # polls before sleeping
 NAP = 50e-6  # s
 LOOK = 0.5  # s between two looks at the peers
@@ -45,7 +46,7 @@ DEFAULT_TIMEOUT = _default_timeout()  # s
 
 
 class Pause:
-    """What a wait does between two polls once it has polled SPINS times without success.
+    """What a wait does between two polls once it has polled for some time without success.
 
     Args:
         path: what is waited for.
