@@ -94,10 +94,16 @@ def family(collective: str) -> dict[str, Callable[..., Algorithm]]:
     return names
 
 
+PART, PARTS = 512 << 10, 16  # bytes of a part where levels work side by side, and the most of them
+
+
 def options_of(collective: str, algorithm: str, nbytes: int, nodes: tuple[int, ...], links: Links) -> dict[str, Any]:
+    """The options of the algorithm for these links and nodes."""
     options: dict[str, Any] = dict(links.options(collective, algorithm, nbytes, len(nodes)))
     if "nodes" in inspect.signature(family(collective)[algorithm]).parameters:
         options["nodes"] = nodes
+        if 1 < len(set(nodes)) < len(nodes):  # one part crosses while another is in the nodes
+            options["parts"] = max(1, min(PARTS, nbytes // PART))
     return options
 
 

@@ -167,8 +167,9 @@ def _ended() -> None:
 class LiveCall(Call):
     """A call whose Isend and Irecv are MPI's. `made` lists (request, array, peer, whether it is sent).
 
-    `status` is that of the last test, to be looked at right after an error. `began_at` is when the caller's queued work was done
-    (`time.perf_counter()`), None if there was none to wait for. `job`, and with it the arrays, is kept until it ends.
+    `status` is that of the last test, to be looked at right after an error. `began_at` is when the caller's queued work
+    was done (`time.perf_counter()`), None if there was none to wait for. `job`, and with it the arrays, is kept until
+    it ends.
     """
 
     __slots__ = (

@@ -175,7 +175,7 @@ class Plan(Handle):
     def __init__(self, call: RecordingCall, generator: Algorithm, result: Any, release: Callable[[], object]) -> None:
         self._call, self.result, self._release = call, result, release
         self._again: Callable[[], Path] | None = path_of(call, record(call, generator))
-        self.active, self.done, self.error = False, True, None
+        self.active, self.done, self.error, self.ended_at, self._path = False, True, None, None, None
 
     def start(self) -> None:
         """The collective is under way.
@@ -195,17 +195,17 @@ class Plan(Handle):
         ENGINE.start(self)
 
     def test(self) -> bool:
-        """Whether what was started has ended; everything in flight is driven once. Once true, `start` may follow."""
-        self._check_active()
+        """Whether what was started last has ended; everything in flight is driven once. Once true, `start` may follow."""
+        self._check_started()
         try:
             return super().test()
         finally:
             self.active = not self.done
 
     def wait(self, timeout: float | None = None) -> Any:
-        """The collective's result, as its blocking form returns it. Arguments and errors as Handle.wait."""
+        """The result of what was started last, as the blocking form returns it. Arguments and errors as Handle.wait."""
         if not self.active:
-            self._check_active()
+            self._check_started()
         ENGINE.progress(ENGINE.spins)
         try:
             if not self.done:
@@ -216,8 +216,8 @@ class Plan(Handle):
             raise self.error
         return self.result
 
-    def _check_active(self) -> None:
-        if not self.active:
+    def _check_started(self) -> None:
+        if self._path is None and self.ended_at is None:
             raise RuntimeError(f"{self._call.name} plan: it was not started")
 
     def free(self) -> None:

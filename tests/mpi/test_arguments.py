@@ -135,6 +135,12 @@ def test_a_plan_started_twice_or_not_at_all_is_an_error(comm):
     with pytest.raises(RuntimeError, match="it is under way; wait for it before you free it"):
         plan.free()
     plan.wait()
+    for _ in range(2):
+        plan.start()
+        while not plan.test():
+            pass
+        assert plan.test()
+        assert plan.wait() is plan.wait()  # as MPI's wait for a request that is not active
     plan.free()
     with pytest.raises(RuntimeError, match="it is freed"):
         plan.start()
