@@ -11,8 +11,8 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 UFUNCS = {
-    np.add, np.subtract, np.multiply, np.divide, np.negative, np.maximum, np.minimum, np.exp, np.log, np.sqrt,
-    np.matmul, np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal,
+    np.add, np.subtract, np.multiply, np.divide, np.negative, np.maximum, np.minimum, np.exp, np.log, np.sqrt, np.tanh,
+    np.matmul, np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.isfinite,
 }  # fmt: skip
 
 REFUSED = {
@@ -86,6 +86,12 @@ class DeviceArray(NDArrayOperatorsMixin):
         host = self._host.reshape(*shape)
         return type(self)(host) if np.may_share_memory(host, self._host) else self._made(host, [self._host])
 
+    def transpose(self, *axes):
+        return type(self)(self._host.transpose(*axes))
+
+    def swapaxes(self, one, other):
+        return type(self)(self._host.swapaxes(one, other))
+
     def view(self, dtype):
         return type(self)(self._host.view(dtype))
 
@@ -137,11 +143,17 @@ class DeviceArray(NDArrayOperatorsMixin):
             raise ValueError("kind can only be None or 'stable'")
         return self._made(self._host.argsort(axis, kind="stable"), [self._host])
 
-    def sum(self, axis=None, keepdims=False):
-        return self._made(self._host.sum(axis, keepdims=keepdims), [self._host])
+    def sum(self, axis=None, dtype=None, keepdims=False):
+        return self._made(self._host.sum(axis, dtype, keepdims=keepdims), [self._host])
+
+    def argmax(self, axis=None):
+        return self._made(self._host.argmax(axis), [self._host])
 
     def max(self, axis=None, keepdims=False):
         return self._made(self._host.max(axis, keepdims=keepdims), [self._host])
+
+    def all(self):
+        return self._made(self._host.all(), [self._host])
 
     def mean(self, axis=None, keepdims=False):
         return self._made(self._host.mean(axis, keepdims=keepdims), [self._host])

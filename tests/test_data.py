@@ -1,11 +1,12 @@
 """Text becomes samples; the sampler gives every sample to exactly one rank."""
 
 import hashlib
+import sys
 
 import numpy as np
 import pytest
 
-from mpicoll.training.data import Text, read
+from mpicoll.training.data import Digits, Text, read
 from mpicoll.training.sampler import Sampler
 
 
@@ -28,6 +29,41 @@ def test_every_held_out_character_is_predicted_once_and_never_trained_on():
     text = Text(content.encode(), context=4)
     assert decode(text, text.held_out[:, -1]) == content[90:]
     assert decode(text, np.unique(text.train)) == content[:90]
+
+
+@pytest.mark.parametrize("predicted", [1, 3, 5])
+def test_every_held_out_character_is_predicted_once_whatever_a_row_predicts(predicted):
+    content = "".join(chr(i) for i in range(300, 430))
+    text = Text(content.encode(), context=5, predicted=predicted)
+    targets = decode(text, text.held_out[:, -predicted:].reshape(-1))
+    assert content.endswith(targets)
+    assert len(targets) == 13 // predicted * predicted
+    assert decode(text, np.unique(text.train)) == content[: -len(targets)]
+    assert text.to(np.asarray).held_out.shape == (13 // predicted, 6)
+    assert str(text) == f"130 characters, 130 different ones; {len(targets)} held out"
+
+
+def test_digits_are_pixels_and_the_digit():
+    rows = np.arange(20 * 65, dtype=np.uint8).reshape(20, 65)
+    digits = Digits(rows.tobytes())
+    assert (digits.train == rows[:18]).all()
+    assert (digits.held_out == rows[18:]).all()
+    assert str(digits) == "20 images, 10 digits; 2 held out"
+    assert (digits.to(lambda x: x + 1).held_out == rows[18:] + 1).all()
+
+
+def test_the_digits_of_scikit_learn():
+    pytest.importorskip("sklearn")
+    digits = Digits(read("digits"))
+    assert digits.train.shape[0] + digits.held_out.shape[0] == 1797
+    assert digits.train[:, :-1].max() == digits.white
+    assert (np.unique(digits.train[:, -1]) == np.arange(digits.classes)).all()
+
+
+def test_digits_without_scikit_learn_say_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(ValueError, match=r"pip install 'mpicoll\[digits\]'"):
+        read("digits")
 
 
 def test_large_vocabularies_have_wider_tokens():
@@ -76,6 +112,20 @@ def test_every_epoch_has_every_sample_once_and_is_the_same_for_every_number_of_r
     assert (samples == stream(count, 12, 1, seed=3, steps=30)).all()
     for epoch in range(len(samples) // count):
         assert (np.sort(samples[epoch * count : (epoch + 1) * count]) == np.arange(count)).all()
+
+
+@pytest.mark.parametrize("stride", [2, 5, 16])
+def test_an_epoch_of_overlapping_samples_covers_everything_but_the_ends_once(stride):
+    sampler, starts = Sampler(100, 4, seed=1, stride=stride), set()
+    assert sampler.count == 100 // stride
+    for epoch in range(20):
+        covered = (np.sort(sampler.permutation(epoch))[:, None] + np.arange(stride)).reshape(-1)
+        assert (covered == np.arange(covered[0], covered[0] + len(covered))).all()
+        assert covered[0] < stride
+        assert covered[-1] < 100 + stride - 1
+        assert sampler.permutation(epoch).max() < 100
+        starts.add(int(covered[0]))
+    assert len(starts) > 1
 
 
 def test_the_permutation_is_a_function_of_seed_and_epoch():

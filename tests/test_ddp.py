@@ -5,10 +5,10 @@ import pytest
 from fake_comm import one_rank, ranks
 
 import mpicoll
+from mpicoll.training.buckets import MIB
 from mpicoll.training.ddp import DistributedDataParallel
 from mpicoll.training.layers import Linear, ReLU
 from mpicoll.training.models import Sequential
-from mpicoll.training.reducer import MIB
 
 TINY = 8 / MIB
 

@@ -10,12 +10,13 @@ from fake_comm import one_rank, ranks
 
 from mpicoll import gpu
 from mpicoll.training import layers, loop
+from mpicoll.training.buckets import MIB
 from mpicoll.training.data import Text
 from mpicoll.training.ddp import DistributedDataParallel
 from mpicoll.training.losses import cross_entropy
 from mpicoll.training.models import CharMLP
-from mpicoll.training.optimizers import SGD, AdamW
-from mpicoll.training.reducer import MIB, Reducer
+from mpicoll.training.optimizers import SGD, AdamW, clip
+from mpicoll.training.reducer import Reducer
 from mpicoll.training.replicas import fingerprints, first_difference
 from mpicoll.training.sampler import Sampler
 
@@ -101,6 +102,18 @@ def test_the_evaluation_waits_once(waits):
     assert loss == loop.evaluate(one_rank(), model(same), text(same).held_out, batch=7)
 
 
+def test_clipping_waits_for_nothing(waits):
+    on_device, on_host = model(asarray), model(same)
+    for p, q in zip(on_device.parameters, on_host.parameters, strict=True):
+        p.grad += 2
+        q.grad += 2
+    norm = clip(on_device.parameters, 1.0)
+    assert not waits
+    assert float(norm) == clip(on_host.parameters, 1.0) > 1
+    for p, q in zip(on_device.parameters, on_host.parameters, strict=True):
+        assert (p.grad.get() == q.grad).all()
+
+
 def test_of_a_batch_only_the_samplers_indices_travel_to_the_device(monkeypatch):
     right, arrived = FUNCTIONS[np.asarray], []
 
@@ -127,7 +140,7 @@ def test_profilers_see_what_a_step_is_made_of(monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "STEPS", 1)
     net, _ = trained(one_rank(), asarray, micro_batch=12)
     buckets = [f"  bucket {i}" for i in range(len(net.buckets))]
-    assert seen == ["forward", "backward", "forward", "backward", *buckets, "optimizer"]
+    assert seen == ["forward", "backward", "forward", "backward", *buckets, "all-reduce", "optimizer"]
 
 
 def test_gradients_are_views_into_buckets_on_the_device(waits):
@@ -145,6 +158,25 @@ def test_gradients_are_views_into_buckets_on_the_device(waits):
     reducer.zero_grad()
     assert not any(p.grad._host.any() for p in net.parameters)
     assert not waits
+
+
+def test_gradients_that_are_not_finite_or_not_used_are_found_on_the_device(waits):
+    ps = model(asarray).parameters
+    reducer = Reducer(one_rank(), ps, 300 / MIB, 300 / MIB, check_finite=True, find_unused_parameters=True)
+    ps[0].grad.fill(0.1)
+    reducer.report_used(ps[1:])
+    for p in ps[1:]:
+        reducer.mark_ready(p)
+    reducer.finish()
+    assert len(waits) == 1  # the verdict
+    assert reducer.unused == ps[:1]
+    assert (ps[0].grad._host == np.float32(0.1)).all()
+    ps[1].grad.fill(np.nan)
+    reducer.report_used(ps)
+    for p in ps:
+        reducer.mark_ready(p)
+    with pytest.raises(FloatingPointError, match=rf"not finite: {ps[1].name} on rank\(s\) 0$"):
+        reducer.finish()
 
 
 def step(wrapper=DistributedDataParallel, net=None):

@@ -10,11 +10,15 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "mpicoll"
 PURE = {
     "training.layers",
+    "training.attention",
+    "training.gpt",
+    "training.layer_drop",
     "training.losses",
     "training.models",
     "training.optimizers",
     "training.data",
     "training.sampler",
+    "training.recipes",
 }
 
 # module or package -> what it may import of mpicoll (itself is understood); what is not listed is a command or a top
@@ -25,7 +29,8 @@ ALLOWED = {
     "runtime": set(),
     "gpu": set(),
     "foreign": set(),
-    "probe": {"gpu", "runtime"},
+    "command": {"runtime"},
+    "probe": {"command", "gpu", "runtime"},
     "cupy_arrays": {"arrays", "foreign", "gpu", "probe"},
     "textbook": set(),
     "cost": {"algorithms", "language", "links", "world"},
@@ -52,7 +57,7 @@ ALLOWED = {
     },
     "training": {"cost", "algorithms", "gpu", "probe", "runtime"},
     "benching": {
-        "algorithms", "arrays", "communicator", "cost", "gpu", "plot", "probe", "selection", "simulation"
+        "algorithms", "arrays", "command", "communicator", "cost", "explaining", "gpu", "plot", "probe", "selection", "simulation"
     },
     "bench": None,
     "explain": None,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpicoll.training.layers import Parameter
-from mpicoll.training.optimizers import SGD, AdamW, warmup_decay
+from mpicoll.training.optimizers import SGD, AdamW, clip, warmup_decay
 
 
 def parameters():
@@ -96,6 +96,27 @@ def test_a_quadratic_is_minimised(make, lr):
         p.grad += 2 * p.data
         optimizer.step()
     assert np.abs(p.data).max() < 0.05
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_clip_scales_all_gradients_alike_and_only_above_the_limit(dtype):
+    ps = [Parameter("single", np.ones((1, 2), dtype)), Parameter("other", np.ones(1, dtype))]
+    ps[0].grad += [[2, 3]]
+    ps[1].grad += 6
+    arrays = [p.grad for p in ps]
+    for limit, expected in ((8, (2, 3, 6)), (7, (2, 3, 6)), (3.5, (1, 1.5, 3))):
+        assert clip(ps, limit) == 7
+        assert (*ps[0].grad[0], *ps[1].grad) == expected
+    assert all(p.grad is array for p, array in zip(ps, arrays, strict=True))
+
+
+def test_clip_leaves_zeros_and_squares_that_overflow_do_not():
+    zero, huge = Parameter("zero", np.ones(2, np.float32)), Parameter("huge", np.ones(2))
+    assert clip([zero], 1.0) == 0
+    assert not zero.grad.any()
+    huge.grad += 1e100
+    clip([huge], 1.0)
+    np.testing.assert_allclose(huge.grad, 0.5**0.5)
 
 
 def test_no_parameters_is_no_error():

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from fake_comm import one_rank, ranks
 
+from mpicoll.training.buckets import MIB, assign
+from mpicoll.training.exchanges import launch
 from mpicoll.training.layers import Parameter
-from mpicoll.training.reducer import MIB, Reducer, assign
+from mpicoll.training.reducer import Reducer
 
 
 def parameters(lengths=(3, 3, 3, 3, 3, 3), dtype=np.float64):
@@ -42,8 +44,7 @@ def test_the_check_finds_a_reducer_that_launches_in_ready_order():
         def _launch(self):
             for bucket in self.buckets:
                 if not bucket.pending and bucket.handle is None:
-                    bucket.launched_at = 0.0
-                    bucket.handle = self.comm.iallreduce(bucket.flat, bucket.flat, op="avg", algorithm=None)
+                    launch(self.exchange, self.comm, bucket)
 
     with pytest.raises(AssertionError):
         check_random_orders(Impatient)

@@ -195,7 +195,7 @@ class Plan(Handle):
         ENGINE.start(self)
 
     def test(self) -> bool:
-        """Whether what was started last has ended; everything in flight is driven once. Once true, `start` may follow."""
+        """Whether what was started last has ended; all in flight is driven once. Once true, `start` may follow."""
         self._check_started()
         try:
             return super().test()

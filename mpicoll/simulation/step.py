@@ -16,8 +16,10 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from ..algorithms.cut import even
-from ..training.reducer import assign
+from ..training.buckets import assign
 from .fabric import Fabric
+
+HIDDEN = 0.05  # of a step: communication that is exposed for no more does not count
 
 
 class Job(NamedTuple):
@@ -116,10 +118,20 @@ class Step(NamedTuple):
         return max(alone, key=alone.__getitem__)
 
     @property
+    def waits_for_memory(self) -> bool:
+        """Whether the GPU's memory, not its computing, sets its time."""
+        return self.job.memory > self.job.compute
+
+    @property
     def verdict(self) -> str:
-        """The limit, and for the network what it is in it."""
-        if self.limit != "network":
-            return f"{self.limit}-bound"
+        """What the timeline waits for: the network if that alone takes longer than the GPU, and by what of it.
+
+        Else the GPU, and the share of the step for which it waits, if that is more than HIDDEN.
+        """
+        if self.exposed <= HIDDEN * self.bounds["timeline"] or self.network <= self.gpu:
+            waits = self.exposed / self.bounds["timeline"]
+            gpu = f"{'memory' if self.waits_for_memory else 'compute'}-bound"
+            return gpu if waits <= HIDDEN else f"{gpu}, {waits * 100:.0f} % exposed"
         return f"network-bound, by {'latency' if self.latency > self.bandwidth else 'bandwidth'}"
 
 

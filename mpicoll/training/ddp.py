@@ -11,20 +11,22 @@ class DistributedDataParallel(Reducer):
     forward and backward, and the optimizer, stay the same.
 
     Args:
-        model: has `parameters`, `forward(x)` and `backward(grad, after_layer)`, see `models.Sequential`.
-        comm, bucket_cap_mb, first_bucket_mb, overlap, algorithm: as for Reducer.
+        model: has `parameters`, `forward(x)` and `backward(grad, after_layer)`, see `models.Sequential`; with
+            find_unused_parameters also `used`, the parameters that took part in the last forward.
+        comm, bucket_cap_mb, first_bucket_mb, options: as for Reducer.
 
     Attributes:
         model: the one passed; from now on its gradients are views into buckets.
         parameters: the model's.
 
     Raises:
-        ValueError: as for Reducer.
+        ValueError, TypeError: as for Reducer.
     """
 
-    def __init__(self, model, comm, bucket_cap_mb=25, first_bucket_mb=1, overlap=True, algorithm=None):
-        super().__init__(comm, model.parameters, bucket_cap_mb, first_bucket_mb, overlap, algorithm)
+    def __init__(self, model, comm, bucket_cap_mb=25, first_bucket_mb=1, **options):
+        super().__init__(comm, model.parameters, bucket_cap_mb, first_bucket_mb, **options)
         self.model, self.parameters = model, model.parameters
+        self._reports = options.get("find_unused_parameters", False)
 
     def forward(self, x):
         """The model's output for this rank's samples."""
@@ -38,6 +40,8 @@ class DistributedDataParallel(Reducer):
             grad: the gradient of this rank's loss by the output. The mean over this rank's samples becomes the mean
                 over those of all ranks, where all have as many.
         """
+        if self._reports:  # only now: a forward without a backward, to evaluate the model, is no part of a step
+            self.report_used(self.model.used)
         with gpu.span("backward"):
             self.model.backward(grad, self._after_layer)
         if self._synchronise:

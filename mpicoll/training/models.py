@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .layers import Embedding, Linear, ReLU
+from .layers import Embedding, Linear, ReLU, Scale
 
 
 class Sequential:
@@ -29,6 +29,11 @@ class Sequential:
             p.data, p.grad = place(p.data), place(p.grad)
         return self
 
+    @property
+    def memory_bytes(self):
+        """What the layers keep from step to step, without parameters: it grows to what the largest batch needs."""
+        return sum(layer.memory_bytes for layer in self.layers)
+
     def forward(self, x):
         """The output for a batch; every layer keeps what its backward needs."""
         for layer in self.layers:
@@ -48,6 +53,28 @@ class Sequential:
             after_layer(layer)
 
 
+def normal(seed, name, shape, std, dtype):
+    """Initial weights: normal numbers, a function of (seed, name, shape), by a counter-based generator (Philox)."""
+    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *name.encode()])))
+    return (rng.standard_normal(shape) * std).astype(dtype)
+
+
+def perceptron(rng, inputs, hidden, layers, outputs, dtype):
+    """Linear and ReLU in turn, `layers` times, then a Linear to the outputs; weights are drawn from rng in order."""
+
+    def linear(name, rows, columns, gain):
+        # He et al. 2015: the variance of the activations stays the same from layer to layer.
+        weight = (rng.standard_normal((rows, columns)) * (gain / rows) ** 0.5).astype(dtype)
+        return Linear(name, weight, np.zeros(columns, dtype))
+
+    for i in range(layers):
+        yield linear(f"hidden{i}", inputs, hidden, 2.0)
+        yield ReLU()
+        inputs = hidden
+    # Small logits at the start: the first loss is that of uniform guessing.
+    yield linear("output", inputs, outputs, 0.01)
+
+
 class CharMLP(Sequential):
     """The next character from the last `context` ones: embedding, hidden layers, logits (Bengio et al. 2003).
 
@@ -57,19 +84,17 @@ class CharMLP(Sequential):
 
     def __init__(self, vocabulary, context, embedding, hidden, layers, seed=0, dtype=np.float32):
         rng = np.random.default_rng(seed)
+        table = rng.standard_normal((vocabulary, embedding)).astype(dtype)
+        stack = perceptron(rng, context * embedding, hidden, layers, vocabulary, dtype)
+        super().__init__([Embedding("embedding", table), *stack])
 
-        def weights(rows, columns, scale):
-            return (rng.standard_normal((rows, columns)) * scale).astype(dtype)
 
-        def linear(name, rows, columns, gain):
-            # He et al. 2015: the variance of the activations stays the same from layer to layer.
-            return Linear(name, weights(rows, columns, (gain / rows) ** 0.5), np.zeros(columns, dtype))
+class ImageMLP(Sequential):
+    """The class of an image from its pixels: hidden layers, logits. forward: (batch, pixels) → (batch, classes).
 
-        stack = [Embedding("embedding", weights(vocabulary, embedding, 1.0))]
-        width = context * embedding
-        for i in range(layers):
-            stack += [linear(f"hidden{i}", width, hidden, 2.0), ReLU()]
-            width = hidden
-        # Small logits at the start: the first loss is that of uniform guessing.
-        stack.append(linear("output", width, vocabulary, 0.01))
-        super().__init__(stack)
+    Pixels are numbers from 0 to `white`, such as integers. The initial weights are a function of `seed` and the shapes.
+    """
+
+    def __init__(self, pixels, white, classes, hidden, layers, seed=0, dtype=np.float32):
+        stack = perceptron(np.random.default_rng(seed), pixels, hidden, layers, classes, dtype)
+        super().__init__([Scale(1 / white, dtype), *stack])

@@ -77,9 +77,30 @@ class AdamW(Optimizer):
             p.data -= t
 
 
+def clip(parameters, limit):
+    """The gradients' norm over all parameters is `limit` at most: they were scaled in place if it was above.
+
+    On gradients averaged over ranks, as a reducer leaves them, the norm is the one process's. It is computed by NumPy's
+    own sums, in float64, not by a BLAS, which may differ between machines: replicas stay alike.
+
+    Returns:
+        The norm before, float64, where the gradients are.
+    """
+    norm = np.sqrt(sum((p.grad * p.grad).sum(dtype=np.float64) for p in parameters))
+    factor = limit / np.maximum(norm, limit)
+    for p in parameters:
+        p.grad *= factor.astype(p.grad.dtype)
+    return norm
+
+
+def warmup_steps(steps, warmup):
+    """The steps in which the rate rises, as a fraction `warmup` of all: at least one."""
+    return max(1, round(warmup * steps))
+
+
 def warmup_decay(step, steps, warmup=0.05, floor=0.05):
     """The factor on the learning rate at `step` of `steps`: up in a line, then down along a cosine to `floor`."""
-    rise = max(1, round(warmup * steps))
+    rise = warmup_steps(steps, warmup)
     if step < rise:
         return (step + 1) / rise
     return floor + (1 - floor) * 0.5 * (1 + np.cos(np.pi * (step - rise) / max(1, steps - rise)))

@@ -6,58 +6,21 @@
 
 All ranks launch buckets in index order: ranks that disagree would match the wrong messages. A bucket that fills early
 waits for the ones before it.
+
+It needs no model of ours: parameters are any objects with a name and arrays `data` and `grad`, backward is whatever
+calls `mark_ready` (see examples/own_gradients.py and torch_gradients.py).
 """
 
 import contextlib
 import time
 
-import numpy as np
-
 from .. import gpu
+from .buckets import Bucket, assign
+from .exchanges import AllReduce, complete, launch
+from .finite import FiniteCheck
+from .ready_order import of_rank_0
 from .replicas import check_layout
-
-MIB = 1 << 20
-
-
-class Bucket:
-    """Some parameters whose gradients are sent together.
-
-    Attributes:
-        parameters: in the order of their places in `flat`.
-        flat: the gradients, one after another.
-        pending: gradients that are not ready yet in this step.
-        handle, launched_at: of the all-reduce in flight, and its start (`time.perf_counter()`).
-    """
-
-    __slots__ = ("flat", "handle", "launched_at", "parameters", "pending")
-
-    def __init__(self, parameters):
-        self.parameters, self.pending = parameters, len(parameters)
-        self.handle = self.launched_at = None
-        self.flat = np.zeros_like(parameters[0].data, shape=(sum(p.data.size for p in parameters),))
-
-    def views(self):
-        """Every parameter with its part of `flat`, in the parameter's shape."""
-        offset = 0
-        for p in self.parameters:
-            yield p, self.flat[offset : offset + p.data.size].reshape(p.data.shape)
-            offset += p.data.size
-
-
-def assign(parameters, bucket_cap_mb=25, first_bucket_mb=1):
-    """The parameters in reverse order, cut into lists, one per bucket.
-
-    A list is closed before it would exceed its cap in MiB (the first list has its own) and where the dtype changes; a
-    parameter above the cap has a bucket of its own.
-    """
-    lists, room = [], 0
-    for p in reversed(parameters):
-        if not lists or p.data.nbytes > room or p.data.dtype != lists[-1][0].data.dtype:
-            room = min(first_bucket_mb, bucket_cap_mb) * MIB if not lists else bucket_cap_mb * MIB
-            lists.append([])
-        lists[-1].append(p)
-        room -= p.data.nbytes
-    return lists
+from .usage import Usage
 
 
 class Reducer:
@@ -70,29 +33,59 @@ class Reducer:
 
     Args:
         parameters: with unique names; the same names, shapes and dtypes in the same order on all ranks.
-        bucket_cap_mb, first_bucket_mb: sizes in MiB, as in PyTorch; see `assign`.
+        bucket_cap_mb, first_bucket_mb, last_bucket_mb: sizes in MiB, see `buckets.assign`.
         overlap: buckets are launched as soon as they may be; otherwise all of them in `finish`.
+        find_unused_parameters: parameters may take no part in a step, other ones on each rank; `report_used` says which
+            do. Costs a small all-reduce per step.
+        check_finite: `finish` raises an error that names parameter and rank if gradients are not finite.
+        rebuild_buckets: at the end of the first step the buckets are made again, by the order in which gradients
+            became ready on rank 0. Every `parameter.grad` is then another array with the same content.
         algorithm: of the all-reduce, None for the automatic choice.
+        exchange: what is done with a full bucket instead of an all-reduce, see `exchanges`.
 
     Attributes:
-        buckets: fixed at construction.
+        buckets: fixed, but for that one rebuilding.
         next_bucket: index of the first bucket that has not been launched in this step.
+        unused: the parameters that no rank used in the last finished step; they have kept their old gradients.
         communication_s: of the last finished step, seconds in which at least one bucket was in flight, from its launch
             until the engine saw it end; an upper bound, since the engine sees only when somebody pumps.
         exposed_s: of the last finished step, seconds that `finish` took: the communication not hidden by computation.
             On a device it counts from when the last gradient is computed, which may be after backward has returned.
+        waits: what exposed_s is made of, in seconds by name.
         bytes_sent: by this rank for the buckets of the last finished step.
 
     Raises:
-        ValueError: parameters differ between ranks, a name occurs twice, a bucket size is not positive, or there is no
-            such algorithm.
+        ValueError: parameters differ between ranks, a name occurs twice, a bucket size is not positive, there is no
+            such algorithm, or options exclude each other.
         TypeError: a parameter is no array of floats.
     """
 
-    def __init__(self, comm, parameters, bucket_cap_mb=25, first_bucket_mb=1, overlap=True, algorithm=None):
+    def __init__(
+        self,
+        comm,
+        parameters,
+        bucket_cap_mb=25,
+        first_bucket_mb=1,
+        last_bucket_mb=1,
+        *,
+        overlap=True,
+        find_unused_parameters=False,
+        check_finite=False,
+        rebuild_buckets=False,
+        algorithm=None,
+        exchange=None,
+    ):
         parameters = list(parameters)
-        if bucket_cap_mb <= 0 or first_bucket_mb <= 0:
-            raise ValueError(f"bucket sizes are positive: bucket_cap_mb={bucket_cap_mb}, {first_bucket_mb=}")
+        self._caps = bucket_cap_mb, first_bucket_mb, last_bucket_mb
+        if min(self._caps) <= 0:
+            raise ValueError(f"bucket sizes are positive: {bucket_cap_mb=}, {first_bucket_mb=}, {last_bucket_mb=}")
+        if find_unused_parameters and rebuild_buckets:
+            raise ValueError(
+                "rebuild_buckets measures the order of one step, and with find_unused_parameters steps differ; "
+                "pass only one of them"
+            )
+        if algorithm is not None and exchange is not None:
+            raise ValueError(f"{algorithm=} is of the all-reduce, which exchange {exchange.name!r} replaces; pass one")
         names = [p.name for p in parameters]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"parameter names occur more than once: {', '.join(twice)}")
@@ -102,15 +95,24 @@ class Reducer:
         check_layout(comm, parameters)
         for p in parameters:
             comm.ibroadcast(p.data, root=0).wait()
-        self.comm, self.overlap, self.algorithm = comm, overlap, algorithm
-        self.buckets = [Bucket(part) for part in assign(parameters, bucket_cap_mb, first_bucket_mb)]
+        self.comm, self.overlap, self.exchange = comm, overlap, exchange or AllReduce(algorithm)
+        self._usage = Usage(parameters) if find_unused_parameters else None
+        self._finite = FiniteCheck() if check_finite else None
+        self._rebuild = rebuild_buckets
+        self._parameters = parameters
+        self._build(parameters)
+        self._ready, self._synchronise, self.next_bucket, self.unused = {}, True, 0, []
+        self.communication_s, self.exposed_s, self.waits = 0.0, 0.0, {}
+        self.bytes_sent = self._sent_before = 0
+
+    def _build(self, parameters):
+        """There are new buckets for parameters whose gradients become ready from the last on; gradients are zero."""
+        self.buckets = [Bucket(part) for part in assign(parameters, *self._caps)]
         self._home = {}  # parameter → (its bucket, its view)
         for bucket in self.buckets:
-            for p, view in bucket.views():
+            for p, view in bucket.views:
                 p.grad = view
                 self._home[p] = bucket, view
-        self._ready, self._synchronise, self.next_bucket = set(), True, 0
-        self.communication_s, self.exposed_s, self.bytes_sent, self._sent_before = 0.0, 0.0, 0, 0
 
     def zero_grad(self):
         """Every gradient is zero, in place."""
@@ -126,6 +128,31 @@ class Reducer:
         finally:
             self._synchronise = before
 
+    def report_used(self, parameters):
+        """The last forward used these parameters: no others will be marked ready in the backward that follows.
+
+        With find_unused_parameters it is called before each backward, also inside `no_sync`: what any micro-batch has
+        used takes part in the step.
+
+        Raises:
+            RuntimeError: without find_unused_parameters, or backward has begun.
+            ValueError: the reducer does not have such a parameter.
+        """
+        if self._usage is None:
+            raise RuntimeError("report_used: construct the reducer with find_unused_parameters=True")
+        if self._ready:
+            raise RuntimeError(
+                f"report_used: {len(self._ready)} gradients are already ready in this step; report before backward"
+            )
+        parameters = list(parameters)
+        for p in parameters:
+            self._find("report_used", p)
+        idle = self._usage.report(parameters)
+        if self._synchronise:
+            for p in idle:
+                self._take(p)
+            self.comm.progress()
+
     def mark_ready(self, parameter):
         """This step's gradient of `parameter` is complete and is not touched again before `finish` has returned.
 
@@ -133,59 +160,68 @@ class Reducer:
             ValueError: the reducer does not have this parameter.
             RuntimeError: the gradient was already marked in this step, or was rebound to another array.
         """
-        if parameter not in self._home:
-            raise ValueError(f"mark_ready: {parameter!r} is not one of the reducer's {len(self._home)} parameters")
-        bucket, view = self._home[parameter]
+        _, view = self._find("mark_ready", parameter)
         if parameter.grad is not view:
             raise RuntimeError(
                 f"mark_ready: the gradient of {parameter.name} is no longer the view into its bucket; "
                 f"add into it (grad += ..., grad[...] = ...) instead of assigning another array"
             )
+        if self._usage and parameter in self._usage.idle:
+            raise RuntimeError(f"mark_ready: {parameter.name} takes no part in this step: report_used did not name it")
         if not self._synchronise:
             return
         if parameter in self._ready:
             raise RuntimeError(f"mark_ready: the gradient of {parameter.name} was marked ready twice in one step")
-        self._ready.add(parameter)
-        bucket.pending -= 1
+        self._take(parameter)
+        self.comm.progress()
+
+    def _find(self, call, parameter):
+        if parameter not in self._home:
+            raise ValueError(f"{call}: {parameter!r} is not one of the reducer's {len(self._home)} parameters")
+        return self._home[parameter]
+
+    def _take(self, parameter):
+        """The gradient is ready; what can be launched is."""
+        self._ready[parameter] = True
+        self._home[parameter][0].pending -= 1
         if self.overlap:
             self._launch()
-        self.comm.progress()
 
     def finish(self):
         """All gradients are the averages over the ranks, and the reducer is ready for the next step.
 
         Raises:
             RuntimeError: inside no_sync, or gradients have not been marked ready; nothing has changed then.
+            FloatingPointError: with check_finite, on every rank; the step has ended, and the next one may begin.
         """
         start = time.perf_counter()
-        if not self._synchronise:
-            raise RuntimeError(
-                "finish: called inside no_sync, where nothing is sent; leave it before the last micro-batch"
-            )
-        if missing := [p.name for p in self._home if p not in self._ready]:
-            waiting = ", ".join(
-                f"bucket {i} waits for {b.pending} of {len(b.parameters)}"
-                for i, b in enumerate(self.buckets)
-                if b.pending
-            )
-            raise RuntimeError(
-                f"finish: {len(missing)} of {len(self._home)} gradients were not marked ready: "
-                f"{', '.join(missing)} ({waiting})"
-            )
+        self._check_complete()
         self._launch()
-        self.communication_s, until, computed = 0.0, 0.0, start
-        for bucket in self.buckets:
-            bucket.handle.wait()
-            ended = bucket.handle.ended_at
-            began = bucket.handle.began_at or bucket.launched_at  # on a device, the gradients are computed only now
-            computed = max(bucket.handle.began_at or start, computed)
-            self.communication_s += max(0.0, ended - max(began, until))
-            until = max(ended, until)
-            bucket.pending, bucket.handle = len(bucket.parameters), None
-        self.bytes_sent = self.comm.bytes_sent - self._sent_before if self.buckets else 0
+        used = self._usage and self._usage.ask(self.comm)
+        with gpu.span(self.exchange.name):
+            self.communication_s, computed = complete(self.buckets, start)
+        self.unused = self._usage.settle(used.wait()) if used else []
+        order = list(self._ready)
         self._ready.clear()
         self.next_bucket = 0
+        for bucket in self.buckets:
+            bucket.pending = len(bucket.views)
+        self.bytes_sent = self.comm.bytes_sent - self._sent_before if self.buckets else 0
         self.exposed_s = time.perf_counter() - computed
+        self.waits = {self.exchange.name: self.exposed_s}
+        if self._finite:
+            self._finite.verdict(self.comm, self.buckets)  # of these buckets: they are not made again before
+        if self._rebuild:
+            self._rebuild = False
+            averages = [(p, p.grad) for p in order]
+            self._build(of_rank_0(self.comm, order, self._parameters)[::-1])
+            for p, average in averages:
+                p.grad[...] = average
+
+    def formula_bytes(self):
+        """What `bytes_sent` has to be, by the closed forms of `cost`."""
+        more = self._usage.bytes_sent(self.comm) if self._usage else 0
+        return self.exchange.bytes_sent(self.comm, self.buckets) + more
 
     def _launch(self):
         """Every full bucket before which all are launched is launched."""
@@ -193,7 +229,25 @@ class Reducer:
             bucket = self.buckets[self.next_bucket]
             if self.next_bucket == 0:
                 self._sent_before = self.comm.bytes_sent
-            bucket.launched_at = time.perf_counter()
+            if self._finite:
+                self._finite.look(bucket)
             with gpu.span(f"bucket {self.next_bucket}"):
-                bucket.handle = self.comm.iallreduce(bucket.flat, bucket.flat, op="avg", algorithm=self.algorithm)
+                launch(self.exchange, self.comm, bucket)
             self.next_bucket += 1
+
+    def _check_complete(self):
+        if not self._synchronise:
+            raise RuntimeError(
+                "finish: called inside no_sync, where nothing is sent; leave it before the last micro-batch"
+            )
+        missing = [p.name for p in self._home if p not in self._ready]
+        if not missing:
+            return
+        waiting = ", ".join(
+            f"bucket {i} waits for {b.pending} of {len(b.views)}" for i, b in enumerate(self.buckets) if b.pending
+        )
+        way_out = "report_used says so" if self._usage else "pass find_unused_parameters=True"
+        raise RuntimeError(
+            f"finish: {len(missing)} of {len(self._home)} gradients were not marked ready: "
+            f"{', '.join(missing)} ({waiting}); if they take no part in this step, {way_out}"
+        )

@@ -5,61 +5,61 @@ from statistics import fmean
 
 import numpy as np
 
-from .. import cost
-from ..algorithms.cut import even
 from .replicas import fingerprints, first_difference
 
 
 def heading(comm, parts):
-    """The lines above the progress bar: device, data, model, how the work is shared out."""
-    text, sampler, model = parts.text, parts.sampler, parts.model
-    sizes = ", ".join(f"{b.flat.nbytes / 2**20:.2f}" for b in model.buckets)
+    """The lines above the progress bar: device, data, model, how the work is shared out, the learning rate."""
+    data, sampler, model = parts.data, parts.sampler, parts.model
+    count = sum(p.data.size for p in model.parameters)
+    ranks = sampler.global_batch // sampler.share  # those that compute
+    mib = [b.flat.nbytes / 2**20 for b in model.buckets]
+    sizes = ", ".join(f"{x:.2f}" for x in mib) if len(mib) < 10 else f"{min(mib):.2f} to {max(mib):.2f}"
     return (
         f"device {parts.device}\n"
-        f"text   {text.characters:,} characters, {len(text.vocabulary)} different ones, sha256 {text.sha256[:12]}; "
-        f"{len(text.held_out):,} held out\n"
-        f"model  {sum(p.data.size for p in model.parameters):,} parameters; gradient buckets of {sizes} MiB\n"
-        f"batch  {sampler.global_batch} samples = {comm.size} ranks x {sampler.accumulation} x {sampler.micro_batch}"
+        f"data   {data}; sha256 {data.sha256[:12]}\n"
+        f"model  {parts.words}; {count:,} parameters; {len(mib)} gradient buckets of {sizes} MiB\n"
+        f"batch  {sampler.global_batch} samples = {ranks} rank{'s' * (ranks > 1)} x "
+        f"{sampler.share // sampler.micro_batch} x {sampler.micro_batch}\n"
+        f"sync   {parts.sync}\n"
+        f"rate   {parts.rate}"
     )
 
 
-def formula_bytes(comm, buckets, algorithm):
-    """The bytes that this rank sends in a step by the closed forms of `cost`."""
-    total = 0
-    for flat in (bucket.flat for bucket in buckets):
-        name = comm.explain("allreduce", flat.nbytes, algorithm).algorithm
-        total += cost.of("allreduce", name, comm.rank, even(len(flat), comm.size), flat.itemsize).sent
-    return total
-
-
-def summarise(comm, parts, records, seconds, held_out, algorithm):
+def summarise(comm, parts, records, seconds, held_out):
     """The summary of a run, collective; times and bytes are rank 0's there, verdicts and losses hold for all ranks.
 
     Args:
         records: of all steps, from `loop.train`.
         seconds: that the training took, without the evaluation.
-        held_out: the mean loss on the held-out text, in nats per character.
-        algorithm: the forced one, or None.
+        held_out: the mean loss on the held-out data, in nats per prediction, and the accuracy.
     """
     steps, sampler = len(records), parts.sampler
-    sent, formula = sum(r["bytes_sent"] for r in records), steps * formula_bytes(comm, parts.model.buckets, algorithm)
+    sent, formula = sum(r["bytes_sent"] for r in records), steps * parts.model.formula_bytes()
     as_formula = not comm.allreduce(np.array([int(sent != formula)]), op="max")[0]
     different = first_difference(comm, parts.model.parameters)
     mean = {name: fmean(r[name] for r in records) for name in ("step_ms", "compute_ms", "comm_ms", "exposed_comm_ms")}
+    waits = {name: fmean(r["waits_ms"][name] for r in records) for name in records[0]["waits_ms"]}
     samples_per_s = steps * sampler.global_batch / seconds
     return {
         "event": "summary",
         "world_size": comm.size,
         "device": parts.device,
         "steps": steps,
+        "model": parts.words,
         "global_batch": sampler.global_batch,
         "first_loss": records[0]["loss"],
         "final_loss": records[-1]["loss"],
-        "eval_loss": held_out,
+        "eval_loss": held_out[0],
+        "eval_accuracy": held_out[1],
+        "unit": parts.data.unit,
         "samples_per_s": samples_per_s,
+        "predictions_per_s": samples_per_s * parts.data.predicted,
         "train_s": seconds,
         "epoch_s": sampler.count / samples_per_s,
         **mean,
+        "sync": parts.sync,
+        "waits_ms": waits,
         "overlap": max(0.0, 1 - mean["exposed_comm_ms"] / mean["comm_ms"]) if comm.size > 1 else None,
         "bytes_sent_per_rank": sent,
         "formula_bytes_per_rank": formula,
@@ -68,7 +68,8 @@ def summarise(comm, parts, records, seconds, held_out, algorithm):
         "first_different_parameter": different and different[0].name,
         "different_ranks": different and different[1],
         "parameters_sha256": hashlib.sha256(fingerprints(parts.model.parameters)).hexdigest(),
-        "data_sha256": parts.text.sha256,
+        "activation_bytes": parts.model.model.memory_bytes,
+        "data_sha256": parts.data.sha256,
     }
 
 
@@ -88,13 +89,16 @@ def table(summary):
     rows = [
         (
             "loss",
-            f"first {s['first_loss']:.3f}, last {s['final_loss']:.3f}, held out {s['eval_loss']:.3f} nats/character",
+            f"first {s['first_loss']:.3f}, last {s['final_loss']:.3f}, held out {s['eval_loss']:.3f} nats/{s['unit']}",
         ),
-        ("training", f"{s['train_s']:.1f} s, {s['steps']} steps, {s['samples_per_s']:,.0f} samples/s"),
+        ("accuracy", f"{s['eval_accuracy']:.1%} of the {s['unit']}s held out"),
+        ("training", f"{s['train_s']:.1f} s, {s['steps']} steps, {s['predictions_per_s']:,.0f} {s['unit']}s/s"),
         ("step", f"{s['step_ms']:.2f} ms"),
         ("  compute", f"{s['compute_ms']:.2f} ms"),
         ("  exposed communication", f"{s['exposed_comm_ms']:.2f} ms{hidden}"),
+        *((f"    {name}", f"{ms:.2f} ms") for name, ms in s["waits_ms"].items() if len(s["waits_ms"]) > 1),
         ("communication", f"{s['comm_ms']:.2f} ms per step in flight"),
+        ("memory", f"{s['activation_bytes'] / 2**20:.1f} MiB for the values and gradients of a micro-batch per rank"),
         ("bytes sent by rank 0", f"{s['bytes_sent_per_rank']:,}: {verdict}"),
         ("replicas", f"{s['world_size']}, {replicas}"),
     ]

@@ -32,7 +32,7 @@ def train(folder, size, *arguments):
 def runs(device, small):
     """{name: (ranks, tolerance, arguments)}; the first is what the others are compared with."""
     few = ["--hidden", "32", "--global-batch", "84"] if small else []
-    common = ["--steps", "10" if small else "40", *few]
+    common = ["--model", "mlp", "--steps", "10" if small else "40", *few]
     there = ["--device", "gpu" if device == "gpu" else "cpu", *common]
     found = {"1 rank": (1, TOLERANCE, there), "4 ranks": (4, TOLERANCE, there)}
     if not small:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 TRAIN = ("-m", "mpicoll.train")
-SMALL = ("--steps", "4", "--hidden", "16", "--layers", "1", "--global-batch", "24")
+SMALL = ("--model", "mlp", "--steps", "4", "--hidden", "16", "--layers", "1", "--global-batch", "24")
 
 
 def test_train_prints_what_it_did_and_writes_metrics(mpirun, tmp_path):
@@ -41,6 +41,12 @@ def test_train_runs_without_a_launcher(mpirun):
         (("--global-batch", "100"), "the global batch of 100 does not divide by 3 ranks; 99 or 102 would"),
         (("--micro-batch", "11"), "the micro-batch of 11 does not divide the 560 samples of a rank"),
         (("--algorithm", "rign"), "algorithm is 'rign'; there are 'recursive_doubling', 'tree', 'ring'"),
+        (("--width", "64"), "--model mlp has no --width; it has --context, --layers, --embedding, --hidden"),
+        (("--preset", "tiny"), "--preset tiny is a GPT's; --model is mlp"),
+        (("--model", "gpt", "--data", "digits"), "--data digits are images, and --model gpt reads text"),
+        (("--model", "gpt", "--heads", "5"), "5 heads do not divide a width of 96; 95 would do"),
+        (("--epochs", "2", "--steps", "3"), "not allowed with argument --epochs"),
+        (("--warmup", "2"), "2 is not a number from 0 to 1"),
         (("--metrics", "nowhere/m.jsonl"), "metrics file nowhere/m.jsonl: No such file or directory"),
     ],
 )
@@ -48,7 +54,7 @@ def test_train_says_once_and_in_one_line_what_is_wrong(mpirun, arguments, told):
     mpirun.folder.joinpath("empty.txt").write_text("")
     mpirun.folder.joinpath("small.txt").write_text("as small as this " * 12)
     mpirun.folder.joinpath("binary.txt").write_bytes(b"\xff\xfe")
-    done = mpirun(3, *TRAIN, *arguments)
+    done = mpirun(3, *TRAIN, "--model", "mlp", *arguments)
     assert done.returncode != 0
     assert done.stderr.count("mpicoll.train: error: ") == 1, done.stderr
     assert told in done.stderr
@@ -66,7 +72,7 @@ def test_help_is_printed_once(mpirun):
     done = mpirun(3, *TRAIN, "--help")
     assert done.returncode == 0
     assert done.stdout.count("usage: mpicoll.train") == 1
-    assert "(default: 800)" in done.stdout
+    assert "800 (mlp)" in done.stdout
 
 
 LATE = """

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from mpicoll import progress, train
-from mpicoll.training import loop, optimizers, reducer
+from mpicoll.training import loop, optimizers, recipes, reducer
 from mpicoll.training.data import Text
 from mpicoll.training.ddp import DistributedDataParallel
+from mpicoll.training.gpt import GPT
 from mpicoll.training.losses import cross_entropy
 from mpicoll.training.models import CharMLP
 from mpicoll.training.reducer import Reducer
@@ -23,7 +24,9 @@ BATCH = 840  # divides by 1 to 8
 STEPS = 8
 
 
-def model(seed=1):
+def model(seed=1, of=CharMLP):
+    if of is GPT:
+        return GPT(TEXT.classes, 5, 8, 2, 2, seed=seed, dtype=np.float64)
     return CharMLP(len(TEXT.vocabulary), 5, 4, 16, 2, seed=seed, dtype=np.float64)
 
 
@@ -31,35 +34,39 @@ def schedule(step):
     return 0.01 * (step + 1)
 
 
-def alone(kind):
+def alone(kind, of=CharMLP, limit=None):
     """The model and the losses after training in one process on whole batches: no reducer, no ranks."""
-    net, sampler, losses = model(), Sampler(len(TEXT.train), BATCH, seed=3), []
+    net, sampler, losses = model(of=of), Sampler(len(TEXT.train), BATCH, seed=3), []
     optimizer = kind(net.parameters, lr=1.0)
     for step in range(STEPS):
         batch = TEXT.train[sampler.batch(step)[0]]
         optimizer.zero_grad()
-        loss, grad = cross_entropy(net.forward(batch[:, :-1]), batch[:, -1], divisor=BATCH)
+        targets = batch[:, 1:] if of is GPT else batch[:, -1]
+        loss, grad = cross_entropy(net.forward(batch[:, :-1]), targets, divisor=targets.size)
         net.backward(grad)
+        if limit:
+            optimizers.clip(net.parameters, limit)
         optimizer.lr = schedule(step)
         optimizer.step()
         losses.append(loss.mean())
     return net, losses
 
 
-def together(comm, kind, accumulate=False, wrapper=DistributedDataParallel, **options):
+def together(comm, kind, accumulate=False, wrapper=DistributedDataParallel, of=CharMLP, limit=None, **options):
     """The same over the ranks of comm; ranks other than 0 start from other weights, which must not matter."""
-    net = wrapper(model(seed=1 + comm.rank), comm, **options)
+    net = wrapper(model(1 + comm.rank, of), comm, **options)
     share = BATCH // comm.size
     micro = share // next(d for d in range(2, share + 1) if share % d == 0) if accumulate else None
     sampler = Sampler(len(TEXT.train), BATCH, comm.rank, comm.size, seed=3, micro_batch=micro)
     optimizer = kind(net.parameters, lr=1.0)
-    records = list(loop.train(comm, net, optimizer, TEXT.train, sampler, STEPS, schedule))
+    records = list(loop.train(comm, net, optimizer, TEXT.train, sampler, STEPS, schedule, limit))
+    assert all(("gradient_norm" in record) == (limit is not None) for record in records)
     return net, [record["loss"] for record in records]
 
 
-def check_equal(comm, kind, **options):
-    expected, expected_losses = alone(kind)
-    got, losses = together(comm, kind, **options)
+def check_equal(comm, kind, of=CharMLP, limit=None, **options):
+    expected, expected_losses = alone(kind, of, limit)
+    got, losses = together(comm, kind, of=of, limit=limit, **options)
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-11)
     for p, q in zip(got.parameters, expected.parameters, strict=True):
         np.testing.assert_allclose(p.data, q.data, rtol=1e-9, atol=1e-12, err_msg=p.name)
@@ -71,6 +78,24 @@ def check_equal(comm, kind, **options):
 @pytest.mark.parametrize("overlap", [False, True])
 def test_n_ranks_train_what_one_process_trains(comm, kind, accumulate, overlap):
     check_equal(comm, kind, accumulate=accumulate, overlap=overlap, bucket_cap_mb=1e-3)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_a_gpt_and_clipped_gradients_too(comm, accumulate):
+    check_equal(comm, optimizers.SGD, of=GPT, limit=0.3, accumulate=accumulate, bucket_cap_mb=1e-3)
+
+
+def test_the_comparison_finds_a_norm_of_a_rank_alone(comm, monkeypatch):
+    class Local(DistributedDataParallel):
+        """Clips before the average."""
+
+        def finish(self):
+            optimizers.clip(self.parameters, 0.3)
+            super().finish()
+
+    monkeypatch.setattr(loop, "clip", lambda parameters, limit: np.zeros(()))
+    with pytest.raises(AssertionError):
+        check_equal(comm, optimizers.SGD, of=GPT, limit=0.3, wrapper=Local, overlap=False)
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "tree", "recursive_doubling"])
@@ -120,11 +145,11 @@ def test_nothing_is_sent_inside_no_sync(comm):
 
 def test_the_held_out_loss_counts_every_position_once(comm):
     net, windows = model(), TEXT.held_out[:101]
-    expected = cross_entropy(net.forward(windows[:, :-1]), windows[:, -1])[0].mean()
-    assert loop.evaluate(comm, net, windows, batch=7) == pytest.approx(expected, rel=1e-13)
-    one = TEXT.held_out[:1]  # fewer than ranks: some have nothing to do
-    expected = cross_entropy(net.forward(one[:, :-1]), one[:, -1])[0].mean()
-    assert loop.evaluate(comm, net, one) == pytest.approx(expected, rel=1e-13)
+    for part in (windows, windows[:1]):  # of one window, some ranks have nothing to do
+        logits = net.forward(part[:, :-1]).copy()
+        loss = cross_entropy(logits, part[:, -1])[0].mean()
+        accuracy = (logits.argmax(axis=1) == part[:, -1]).mean()
+        assert loop.evaluate(comm, net, part, batch=7) == pytest.approx((loss, accuracy), rel=1e-13)
 
 
 def test_different_models_are_an_error_on_every_rank(comm):
@@ -134,7 +159,7 @@ def test_different_models_are_an_error_on_every_rank(comm):
         Reducer(comm, net.parameters)
 
 
-SMALL = ["--steps", "12", "--global-batch", str(BATCH), "--hidden", "16", "--bucket-cap-mb", "0.01"]
+SMALL = ["--model", "mlp", "--steps", "12", "--global-batch", str(BATCH), "--hidden", "16", "--bucket-cap-mb", "0.01"]
 
 
 def test_the_command_reports_a_right_run(comm, tmp_path, capsys):
@@ -155,6 +180,39 @@ def test_the_command_reports_a_right_run(comm, tmp_path, capsys):
     out = capsys.readouterr().out
     assert f"{comm.size}, bit-identical" in out
     assert "exactly the formula" in out
+
+
+def test_the_command_trains_a_gpt(comm, tmp_path, capsys):
+    metrics = tmp_path / "metrics.jsonl"
+    sizes = ["--context", "8", "--width", "16", "--layers", "1", "--heads", "2"]
+    few = ["--steps", "12", "--global-batch", "840", "--lr-rule", "linear", "--lr", "1e-3", "--clip", "0.5"]
+    assert train.main([*sizes, *few, "--metrics", str(metrics)]) == 0
+    if comm.rank:
+        assert capsys.readouterr().out == ""
+        return
+    *steps, summary = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert summary["eval_loss"] < summary["first_loss"] == pytest.approx(np.log(103), rel=0.05)
+    assert 0 < summary["eval_accuracy"] < 1
+    assert summary["predictions_per_s"] == pytest.approx(8 * summary["samples_per_s"])
+    assert summary["model"] == "tiny: context 8, width 16, heads 2, layers 1"
+    assert summary["replicas_identical"]
+    assert summary["bytes_as_formula"]
+    assert all(step["gradient_norm"] > 0 for step in steps)
+    assert max(step["lr"] for step in steps) == pytest.approx(1e-3 * 840 / recipes.RECIPES["tiny"]["global_batch"])
+    out = capsys.readouterr().out
+    assert f"0.001 x (840 / {recipes.RECIPES['tiny']['global_batch']}) = " in out
+    assert "clipped to a norm of 0.5" in out
+
+
+def test_the_command_trains_on_digits(comm, capsys):
+    pytest.importorskip("sklearn")
+    assert (
+        train.main(["--model", "mlp", "--data", "digits", "--epochs", "4", "--global-batch", str(12 * comm.size)]) == 0
+    )
+    if comm.rank == 0:
+        out = capsys.readouterr().out
+        assert "nats/image" in out
+        assert float(out.split("accuracy")[1].split("%")[0]) > 80
 
 
 def test_replicas_that_part_are_named_and_the_status_is_1(comm, monkeypatch, capsys):
@@ -220,7 +278,9 @@ def test_what_cannot_be_done_is_one_line_on_rank_0_and_status_2(
         assert message in err
 
 
-@pytest.mark.parametrize("arguments", [["--steps", "0"], ["--steps", "many"], ["--lr", "nan"], ["--nonsense"]])
+@pytest.mark.parametrize(
+    "arguments", [["--steps", "0"], ["--steps", "many"], ["--lr", "nan"], ["--nonsense"], ["--hidden", "8"]]
+)
 def test_arguments_that_make_no_sense_end_the_program_with_status_2(comm, capsys, arguments):
     with pytest.raises(SystemExit) as ending:
         train.main(arguments)

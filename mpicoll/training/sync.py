@@ -1,0 +1,49 @@
+"""Ways to synchronise gradients, as the command offers them: the one that is used, and those before it, to compare."""
+
+MODES = {
+    "allreduce": "an all-reduce per bucket, while backward goes on",
+    "after-backward": "the same when backward has ended",
+    "per-parameter": "an all-reduce per parameter, while backward goes on",
+    "parameter-server": "gradients are reduced to rank 0, which alone updates and broadcasts the parameters",
+}
+WIRES = "float16", "bfloat16"
+
+
+def check(args):
+    """The options do not exclude each other.
+
+    Raises:
+        ValueError: they do.
+    """
+    served = args.sync == "parameter-server"
+    if served and args.wire_dtype:
+        raise ValueError(f"--wire-dtype {args.wire_dtype} is for all-reduces; --sync parameter-server has none")
+    if args.algorithm and (served or args.wire_dtype):
+        raise ValueError(f"--algorithm {args.algorithm} is of the all-reduce, which --sync or --wire-dtype replaces")
+    if args.dedicated_server and not served:
+        raise ValueError(f"--dedicated-server is for --sync parameter-server, not {args.sync}")
+    if args.layer_drop and not args.find_unused_parameters:
+        raise ValueError("--layer-drop leaves gradients out, which would be waited for: add --find-unused-parameters")
+
+
+def words(args):
+    """What is done, for the heading."""
+    more = f", gradients travel as {args.wire_dtype}" if args.wire_dtype else ""
+    more += "; rank 0 computes no gradients" if args.dedicated_server else ""
+    more += f"; a rank leaves out half a block in {args.layer_drop:.0%} of the cases" if args.layer_drop else ""
+    return f"{args.sync}: {MODES[args.sync]}{more}"
+
+
+def options(args):
+    """The Reducer's options for --sync, --wire-dtype, --bucket-cap-mb and --no-overlap."""
+    from .buckets import MIB  # only now: commands name the modes before NumPy may be loaded
+    from .parameter_server import ParameterServer
+    from .wire import Wire
+
+    exchange = ParameterServer() if args.sync == "parameter-server" else args.wire_dtype and Wire(args.wire_dtype)
+    return {
+        "exchange": exchange,
+        # A parameter above the cap has a bucket of its own.
+        "bucket_cap_mb": 1 / MIB if args.sync == "per-parameter" else args.bucket_cap_mb,
+        "overlap": not (args.no_overlap or args.sync == "after-backward"),
+    }
