@@ -15,12 +15,19 @@ Exit status: 0 if all is right; 1 if a result is wrong (of diff: if something is
 
 import argparse
 import contextlib
-import os
 import sys
 
-from . import runtime
+from . import plot, runtime
 from .benching import diff, options
+from .command import Parser, fail, of
 
+PROGRAM = "mpicoll.bench"
+SIZES = {"minbytes": "-b", "maxbytes": "-e", "stepfactor": "-f", "stepbytes": "-i", "datatype": "-d"}
+UNUSED = (  # what it is, the flags that say it, the collectives that have it
+    ("root", {"root": "-r"}, options.ROOTED),
+    ("reduction", {"op": "-o"}, options.REDUCING),
+    ("bytes", SIZES, [name for name in options.MEASURED if name != "barrier"]),
+)
 FORMS = {
     "persistent": "plans, made once and started again and again",
     "nonblocking": "handles; and how much of a call hides behind computation",
@@ -28,10 +35,7 @@ FORMS = {
 
 
 def main(argv=None):
-    """The exit status; failure is rank 0's to report, the others' status is 0.
-
-    A launcher ends all ranks as soon as one has failed: what rank 0 has to say would be lost.
-    """
+    """The exit status; failure is rank 0's to report, the others' status is 0 (see command.py)."""
     args = parse(sys.argv[1:] if argv is None else argv)
     if args.collective == "diff":
         return diff.main(args)
@@ -45,47 +49,17 @@ def main(argv=None):
 
     world = MPI.COMM_WORLD
     if world.size == 1:
-        return fail(world, 2, f"one rank has nobody to talk to: nothing was measured; start {launch(args, 2)}")
+        return fail(PROGRAM, 2, f"one rank has nobody to talk to: nothing was measured; start {launch(args, 2)}")
     with contextlib.ExitStack() as stack:
         try:
             setting = run.prepare(world, args, stack, *devices.agree(world, args.device, found))
         except ValueError as error:
-            return fail(world, 2, error)
+            return fail(PROGRAM, 2, error)
         return run.run(setting)
-
-
-def fail(world, status, message):
-    """`status` on rank 0, which has said why, and 0 elsewhere."""
-    if world.rank:
-        return 0
-    print(f"mpicoll.bench: error: {message}", file=sys.stderr, flush=True)
-    return status
 
 
 def launch(args, ranks):
     return f"mpirun -np {ranks} python -m mpicoll.bench {args.collective}"
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        status = 0 if runtime.launched_rank() else 2  # see main
-        self.exit(status, f"{self.prog}: error: {message} (--help lists the arguments)\n")
-
-
-class Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults and keeps the lines of the description."""
-
-
-def of(function, *rest):
-    """The type of an argument that `function` reads; its ValueError is what the user is told."""
-
-    def read(text):
-        try:
-            return function(text, *rest)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return read
 
 
 def at_least(least):
@@ -101,25 +75,20 @@ def at_least(least):
 
 def parse(argv):
     """The arguments; help and errors are printed by rank 0 only, and before MPI starts."""
-    with contextlib.ExitStack() as stack:
-        if runtime.launched_rank():
-            nowhere = stack.enter_context(open(os.devnull, "w"))
-            stack.enter_context(contextlib.redirect_stdout(nowhere))
-            stack.enter_context(contextlib.redirect_stderr(nowhere))
-        if argv and argv[0] == "diff":
-            return diff.parser(Parser, Formatter).parse_args(argv)
-        parser = measuring()
-        args = parser.parse_args(argv)
-        try:
-            check(args)
-        except ValueError as error:
-            parser.error(str(error))
-        return args
+    if argv and argv[0] == "diff":
+        return diff.parser().parse_args(argv)
+    parser = measuring()
+    args = parser.parse_args(argv)
+    try:
+        check(args, parser.parse_args([args.collective]))
+    except ValueError as error:
+        parser.error(str(error))
+    return args
 
 
 def measuring():
     """The parser of everything but diff."""
-    parser = Parser(prog="mpicoll.bench", description=__doc__, formatter_class=Formatter)
+    parser = Parser(prog=PROGRAM, description=__doc__)
     parser.add_argument("collective", choices=(*options.MEASURED, "diff"), help="what to measure; diff: see above")
     add = parser.add_argument_group("as in nccl-tests").add_argument
     size = of(options.parse_size)
@@ -156,14 +125,21 @@ def measuring():
     return parser
 
 
-def check(args):
+def check(args, usual):
     """args.sizes are the sizes in bytes; everything that can be told before MPI starts is as it should be.
+
+    Args:
+        usual: the arguments if only the collective is given.
 
     Raises:
         ValueError: it is not.
     """
     if args.collective == "diff":
         raise ValueError("diff comes first and compares two files: mpicoll.bench diff A.jsonl B.jsonl")
+    for what, meant, has in UNUSED:
+        for name, flag in meant.items():
+            if args.collective not in has and getattr(args, name) != getattr(usual, name):
+                raise ValueError(f"{args.collective} has no {what}: leave out {flag} {getattr(args, name)}")
     each = args.ngpus * args.nthreads
     if args.ngpus != 1 or args.nthreads != 1:
         raise ValueError(
@@ -178,8 +154,8 @@ def check(args):
     if args.collective == "sendrecv" and (args.algorithm or args.form == "persistent"):
         what = "no algorithms" if args.algorithm else "no persistent form"
         raise ValueError(f"sendrecv is a message each way: it has {what}")
-    if args.plot and not args.plot.endswith((".svg", ".png")):
-        raise ValueError(f"--plot {args.plot}: the name ends in .svg or .png")
+    if args.plot:
+        plot.check_name("--plot", args.plot)
 
 
 if __name__ == "__main__":

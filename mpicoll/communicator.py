@@ -66,10 +66,10 @@ class Communicator(Collectives):
         self.rank, self.size = self._transport.rank, self._transport.size
         leaving.register(self._transport)
         self.allowed, self.links, self.rules = selection.parse(""), selection.HOST, None
-        self.nodes = (0,) * self.size
+        self.nodes = selection.Nodes((0,) * self.size)
         names = self.iallgather(topology.own_name(), algorithm="ring").wait().reshape(self.size, -1)
         self.places = topology.number_nodes(map(bytes, names))
-        self.nodes = tuple(node for node, _ in self.places)
+        self.nodes = selection.Nodes(node for node, _ in self.places)
         self.node, self.local_rank = self.places[self.rank]
         ENGINE.share_cores(self.nodes.count(self.node))
         table = tuning.look() if self.rank == 0 else ()

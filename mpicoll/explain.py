@@ -22,12 +22,15 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
+from . import plot
 from .algorithms import COLLECTIVES, FAMILIES
+from .command import Parser, fail, of
 from .explaining import choice, crossover, drawing, figure, lecture, segments, text, verify
 from .selection import forced
 from .simulation.units import parse_bytes, parse_whole
+from .tuning import chosen_file
 from .world import Fault
 
 LISTED = 64  # ranks of a figure
@@ -38,42 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The exit status, after what was asked for is printed."""
     args = parse(argv)
     try:
+        if getattr(args, "svg", None):
+            plot.check("--svg", args.svg)  # before anything is printed
         return int(args.answer(args))
     except Fault as fault:
-        print(
-            f"mpicoll.explain: {args.command} {args.algorithm} is wrong: {type(fault).__name__}: {fault}",
-            file=sys.stderr,
-        )
-        return 1
+        return fail("mpicoll.explain", 1, f"{args.command} {args.algorithm} is wrong: {type(fault).__name__}: {fault}")
     except BrokenPipeError:  # `| head` has seen enough; nothing is left to be written when Python ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
-        print(f"mpicoll.explain {args.command}: error: {error}", file=sys.stderr)
-        return 2
-
-
-class Parser(argparse.ArgumentParser):
-    """Errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message} (--help lists the arguments)\n")
-
-
-class Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults and keeps the lines of the description."""
-
-
-def of(parse_text: Callable[[str], Any]) -> Callable[[str], Any]:
-    """The type of an argument whose parser says in its ValueError what is wrong."""
-
-    def convert(text: str) -> Any:
-        try:
-            return parse_text(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return convert
+        return fail(f"mpicoll.explain {args.command}", 2, error)
 
 
 def numbers(text: str) -> list[int]:
@@ -83,11 +60,11 @@ def numbers(text: str) -> list[int]:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments; `answer` is the function that answers."""
-    parser = Parser(prog="mpicoll.explain", description=__doc__, formatter_class=Formatter)
+    parser = Parser(prog="mpicoll.explain", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="WHAT")
 
     def command(name: str, answer: Callable[[argparse.Namespace], int], purpose: str) -> Callable[..., Any]:
-        sub = commands.add_parser(name, help=purpose, description=purpose, formatter_class=Formatter)
+        sub = commands.add_parser(name, help=purpose, description=purpose)
         sub.set_defaults(answer=answer, algorithm=None)
         return sub.add_argument
 
@@ -95,9 +72,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         add = command(name, collective, f"its algorithms: {', '.join(FAMILIES[name])}")
         add("algorithm", nargs="?", default=argparse.SUPPRESS, help="its figure; none: the time of each algorithm")
         add("-n", type=of(parse_whole), default=4, metavar="RANKS", help="ranks")
-        add("--bytes", type=of(parse_bytes), help="of the whole buffer, such as 1M")
+        if name != "barrier":
+            add("--bytes", type=of(parse_bytes), help="of the whole buffer, such as 1M; None: 1M where it matters")
         add("--links", help="between the ranks, such as ndr; None: as tuned, or host; in a figure none")
-        add("--svg", metavar="FILE", help="the figure as a picture")
+        add("--svg", metavar="FILE", help="the figure as a picture, .svg or .png")
         if name in ROOTED:
             add("--root", type=int, default=0, help="the root")
         for option, kind, what in OPTIONS:
@@ -105,8 +83,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
                 add(f"--{option}", type=of(kind), metavar=what[0], help=what[1])
     add = command("crossover", winners, "which algorithm is the fastest, over bytes and ranks, and where it changes")
     add("collective", nargs="?", choices=COLLECTIVES, default="allreduce", help="of this collective")
-    add("--links", default="host", help="between the ranks")
-    add("--svg", metavar="FILE", help="the table as a picture")
+    add("--links", help="between the ranks; None: host")
+    add("--svg", metavar="FILE", help="the table as a picture, .svg or .png")
     add = command("verify", proofs, "run every algorithm in a world of ranks without MPI, and prove what it does")
     add("--max-size", type=of(parse_whole), default=64, metavar="RANKS", help="the most ranks")
     command("lecture", index, "where each idea of the lecture lives, how to see it run, and its test")
@@ -135,29 +113,34 @@ def collective(args: argparse.Namespace) -> int:
         raise ValueError(f"--root is {args.root}; of {args.n} ranks it is one from 0 to {args.n - 1}")
     given = {name: value for name, _, _ in OPTIONS if (value := getattr(args, name, None)) is not None}
     width = shutil.get_terminal_size().columns
-    nbytes = 0 if args.command == "barrier" else args.bytes or 1_000_000
+    asked = getattr(args, "bytes", None)
+    nbytes = 0 if args.command == "barrier" else asked or 1_000_000
     wiring = choice.wiring(args.links, args.n) if args.links else None
     if args.algorithm is None:
-        for name in [*given, *(["svg"] if args.svg else [])]:
+        for name in [*given, *(["root"] if getattr(args, "root", 0) else []), *(["svg"] if args.svg else [])]:
             raise ValueError(f"--{name} needs an algorithm; there are {', '.join(FAMILIES[args.command])}")
         print(choice.choice_text(args.command, nbytes, args.n, wiring or choice.own(args.n), width))
         return 0
     forced(args.command, args.algorithm)
     if len(given.get("segments", [])) > 1:
-        swept = segments.sweep(args.command, args.algorithm, args.n, given["segments"], args.bytes, wiring)
-        print(segments.sweep_text(swept, width))
+        for name in [*(name for name in given if name != "segments"), *(["root"] if getattr(args, "root", 0) else [])]:
+            raise ValueError(f"--{name} is for a figure, which has one number of --segments; here there are several")
+        swept = segments.sweep(args.command, args.algorithm, args.n, given["segments"], asked, wiring)
         if args.svg:
             segments.draw_sweep(swept, args.svg)
+        print(segments.sweep_text(swept, width))
         return 0
     if args.n > LISTED:
         raise ValueError(f"-n is {args.n}; a figure has at most {LISTED} ranks")
+    if asked and not wiring:
+        raise ValueError("--bytes: times depend on --links, too, such as ndr or host; without, a figure has no times")
     options = settings(args.command, args.algorithm, args.n, given)
     drawn = figure.draw(args.command, args.algorithm, args.n, getattr(args, "root", 0), **options)
+    if args.svg:
+        drawing.draw_figure(drawn, args.svg)
     print(text.figure_text(drawn, width))
     if wiring:
         print(choice.time_text(drawn, nbytes, wiring))
-    if args.svg:
-        drawing.draw_figure(drawn, args.svg)
     return 0
 
 
@@ -183,13 +166,15 @@ def settings(collective: str, algorithm: str, size: int, given: dict[str, Any]) 
 
 
 def winners(args: argparse.Namespace) -> int:
-    wiring = choice.wiring(args.links, max(crossover.RANKS))
+    wiring = choice.wiring(args.links or "host", max(crossover.RANKS))
+    if args.links is None and (table := chosen_file()):
+        wiring = wiring._replace(text=f"{wiring.text}; by the model alone, {table} is not looked at")
     if wiring.topology:
         raise ValueError(f"--links: {args.links} has several levels; here all ranks are joined by one link")
     found = crossover.crossover(args.collective, wiring.links)
-    print(crossover.crossover_text(found, wiring, shutil.get_terminal_size().columns))
     if args.svg:
         crossover.draw_crossover(found, wiring, args.svg)
+    print(crossover.crossover_text(found, wiring, shutil.get_terminal_size().columns))
     return 0
 
 

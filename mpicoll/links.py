@@ -129,6 +129,8 @@ def preset(name: str) -> Link:
     """
     if own := _OWN.fullmatch(name):
         microseconds, rate = map(float, own.groups())
+        if rate == 0:
+            raise ValueError(f"link {name!r} carries nothing; its rate is above 0, as in 20us/1.5GB/s")
         return Link(name, microseconds / 1e6, 1 / (rate * 1e9), f"{rate:g} GB/s per direction, per rank")
     name, _, protocol = name.partition(":")
     if name not in PRESETS:
@@ -248,7 +250,7 @@ def parse(text: str, size: int) -> Topology:
     return Topology([level for level, _ in terms], places)
 
 
-_TERM = re.compile(r"(?:([1-9]\d*)\*)?([^\s*]+?)(?:x([1-9]\d*(?:,[1-9]\d*)*))?")  # 2*ndrx4,3: NICs, name, lengths
+_TERM = re.compile(r"(?:([1-9]\d*)\*)?([^\s*]+?)(?:x(\d+(?:,\d+)*))?")  # 2*ndrx4,3: NICs, name, lengths
 
 
 def _term(text: str, term: str) -> tuple[Level, list[int] | None]:
@@ -257,6 +259,8 @@ def _term(text: str, term: str) -> tuple[Level, list[int] | None]:
     if match is None:
         raise ValueError(f"topology {text!r}: {term.strip()!r} cannot be read; a link is NAME, NAMEx8, or 2*NAMEx8")
     nics, name, lengths = match.groups()
+    if lengths and 0 in map(int, lengths.split(",")):
+        raise ValueError(f"topology {text!r}: {term.strip()!r} joins 0 ranks; it is 1 or more, as in {name}x8")
     link = preset(name)
     level = Level(link, int(nics) if nics else 1 if link.per_node else None)
     return level, [int(length) for length in lengths.split(",")] if lengths else None

@@ -1,21 +1,24 @@
 """What a collective takes on given links: one wire for all ranks, or ranks in nodes and a network between them.
 
 On one node the closed forms say it, for the very call. Where ranks are in several nodes the algorithms are simulated,
-for a size rounded to three binary digits, so that few have to be.
+for a size rounded to three binary digits, so that few have to be, and large jobs by way of smaller ones.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
+import itertools
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
 from . import cost
 from .algorithms import FAMILIES, SAME_LENGTH, ring
 from .algorithms.cut import even
-from .cost import Machine, Wire
+from .cost import Bound, Machine, Wire
 from .language import Algorithm
 
 
@@ -66,8 +69,8 @@ HOST = Links(
     node=Wire(alpha=4e-6, beta=1e-10),
     network=Wire(alpha=24e-6, beta=8e-10),
     shared=True,
-    gamma=1e-10,
-    gamma_cached=1e-11,
+    gamma=1.7e-10,
+    gamma_cached=6e-11,
     segment=ring.SEGMENT_BYTES,
 )
 # A step waits for the events of kernels, so few long steps are better. These are guesses, not measured.
@@ -94,20 +97,34 @@ def family(collective: str) -> dict[str, Callable[..., Algorithm]]:
     return names
 
 
-PART, PARTS = 512 << 10, 16  # bytes of a part where levels work side by side, and the most of them
+PARTS = 16  # the most, where levels work side by side
+
+
+def parts(nbytes: int, nodes: tuple[int, ...], links: Links) -> int:
+    """In how many parts a buffer crosses while others are in the nodes.
+
+    k parts hide all but 1/k of the shorter level's time t, and cost k times the latencies l of a part in both levels:
+    the sum t/k + k l is the least for k = sqrt(t/l).
+    """
+    count, size = len(set(nodes)), len(nodes)
+    if not 1 < count < size:
+        return 1
+    (inside, beta), (between, crossing) = links.node.rates(nbytes // size), links.network.rates(nbytes // size)
+    gamma, share = links.rate(nbytes), count / size  # of a rank in what its node sends
+    in_node = (1 - share) * nbytes * (2 * beta + gamma)
+    across_nodes = (1 - 1 / count) * nbytes * (2 * crossing * (1 if links.shared else share) + gamma * share)
+    latency = 3 * ((size / count - 1) * inside + (count - 1) * between)  # a ring's two segments out, and one back
+    return min(PARTS, max(1, round(math.sqrt(min(in_node, across_nodes) / latency))))
 
 
 def options_of(collective: str, algorithm: str, nbytes: int, nodes: tuple[int, ...], links: Links) -> dict[str, Any]:
     """The options of the algorithm for these links and nodes."""
     options: dict[str, Any] = dict(links.options(collective, algorithm, nbytes, len(nodes)))
     if "nodes" in inspect.signature(family(collective)[algorithm]).parameters:
-        options["nodes"] = nodes
-        if 1 < len(set(nodes)) < len(nodes):  # one part crosses while another is in the nodes
-            options["parts"] = max(1, min(PARTS, nbytes // PART))
+        options |= {"nodes": nodes, "parts": parts(nbytes, nodes, links)}
     return options
 
 
-SIMULATED = 20_000  # messages; of more the bound has to do
 LARGE = 1 << 20  # bytes for each rank; from there on times grow as the buffer, as segments do not get longer
 
 
@@ -117,34 +134,132 @@ def rounded(nbytes: int) -> int:
     return (nbytes + (1 << zeros >> 1)) >> zeros << zeros
 
 
-@functools.lru_cache(maxsize=256)
-def across(
-    collective: str, nbytes: int, nodes: tuple[int, ...], allowed: tuple[str, ...], links: Links
-) -> tuple[dict[str, float], frozenset[str]]:
-    """The time of every algorithm on the machine, and those of which it is a bound.
+class Nodes(tuple[int, ...]):
+    """A tuple that knows its hash, and the only one of its content: a cache finds what it has for 1024 ranks as quickly
+    as for two."""
 
-    The most promising are simulated first, by their bounds, and those not that cannot become the fastest. A buffer that
-    is larger takes as many times as long as a LARGE one.
+    _known: ClassVar[dict[Nodes, Nodes]] = {}
+
+    def __new__(cls, numbers: Iterable[int]) -> Nodes:
+        made = super().__new__(cls, numbers)
+        return cls._known.setdefault(made, made)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+
+class Prices(NamedTuple):
+    """What the algorithms of a collective take, by name.
+
+    Attributes:
+        seconds: by closed forms, simulated, or a bound.
+        least: those of which it is a bound; they take longer than CLOSE times the fastest.
+        scaled: those of which a smaller job was simulated.
+        partners: the most other nodes to which the ranks of one send, or from which they receive; empty on one node.
+    """
+
+    seconds: dict[str, float]
+    least: frozenset[str] = frozenset()
+    scaled: frozenset[str] = frozenset()
+    partners: Mapping[str, int] = MappingProxyType({})
+
+
+CLOSE = 1.15  # times the shortest time: what the clock does not know counts for more
+
+
+@functools.lru_cache(maxsize=256)
+def across(collective: str, nbytes: int, nodes: tuple[int, ...], allowed: tuple[str, ...], links: Links) -> Prices:
+    """The Prices of all algorithms; of the `allowed` ones those that are CLOSE to the fastest are no bounds.
+
+    The most promising are simulated first, by their bounds, until no other can come close. A buffer that is larger
+    takes as many times as long as a LARGE one.
     """
     large = max(len(nodes) * LARGE, 2 * CACHED)
     if nbytes > large:
-        times, least = across(collective, large, nodes, allowed, links)
-        return {name: seconds * nbytes / large for name, seconds in times.items()}, least
-    machine, known, size = links.machine(nodes, nbytes), base(collective), len(nodes)
-    calls: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {}
-    for name in family(collective):
-        whole = -(-nbytes // size) * size if (known, name) in SAME_LENGTH else nbytes
-        calls[name] = even(whole, size), options_of(collective, name, nbytes, nodes, links)
-    bounds = {name: machine.bound(known, name, counts, 1, **options) for name, (counts, options) in calls.items()}
-    found, bounded, best = {}, set(), math.inf
-    for name in sorted(calls, key=bounds.__getitem__):
-        counts, options = calls[name]
-        seconds, messages = bounds[name]
-        if seconds > best or messages > SIMULATED:
-            bounded.add(name)
+        prices = across(collective, large, nodes, allowed, links)
+        return prices._replace(seconds={name: one * nbytes / large for name, one in prices.seconds.items()})
+    jobs = {name: Job(collective, name, nbytes, nodes, links) for name in family(collective)}
+    bounds = {name: job.bound() for name, job in jobs.items()}
+    found, least, scaled, best = {}, set(), set(), math.inf
+    for name in sorted(jobs, key=lambda name: bounds[name].seconds):
+        seconds = bounds[name].seconds
+        if seconds > CLOSE * best:
+            least.add(name)
+        elif jobs[name].work(bounds[name]) <= WORK:
+            seconds = jobs[name].simulate()
         else:
-            seconds = machine.simulate(known, name, counts, 1, **options)
+            seconds = jobs[name].scaled(bounds[name])
+            scaled.add(name)
         found[name] = seconds
-        if name in allowed:
+        if name in allowed and name not in least:
             best = min(best, seconds)
-    return {name: found[name] for name in calls}, frozenset(bounded)
+    partners = {name: bound.partners for name, bound in bounds.items()}
+    return Prices({name: found[name] for name in jobs}, frozenset(least), frozenset(scaled), partners)
+
+
+WORK = 60_000  # units of about a microsecond; larger jobs are not simulated
+MESSAGE = 10  # units; a copy, a reduction or a view of an array is one
+SHARE = 64 << 10  # bytes of a rank's share; from there on a job shrinks in ranks and bytes alike
+
+
+class Job(NamedTuple):
+    """A call of an algorithm on ranks in several nodes."""
+
+    collective: str
+    algorithm: str
+    nbytes: int
+    nodes: tuple[int, ...]
+    links: Links
+
+    def _arguments(self) -> tuple[Machine, tuple[str, str, tuple[int, ...], int], dict[str, Any]]:
+        size, known = len(self.nodes), base(self.collective)
+        whole = -(-self.nbytes // size) * size if (known, self.algorithm) in SAME_LENGTH else self.nbytes
+        options = options_of(self.collective, self.algorithm, self.nbytes, self.nodes, self.links)
+        machine = self.links.machine(self.nodes, self.nbytes)
+        return machine, (known, self.algorithm, even(whole, size), 1), options
+
+    def bound(self) -> Bound:
+        machine, arguments, options = self._arguments()
+        return machine.bound(*arguments, **options)
+
+    def simulate(self) -> float:
+        machine, arguments, options = self._arguments()
+        return machine.simulate(*arguments, **options)
+
+    def work(self, bound: Bound) -> int:
+        """The units of a simulation; every rank looks at all others once."""
+        return MESSAGE * bound.messages + bound.made + len(self.nodes) ** 2 // 4
+
+    def scaled(self, bound: Bound) -> float:
+        """The seconds of the job, from the simulations of two smaller ones.
+
+        Each gives the factor by which waiting prolongs the bound; if it grows from the smaller to the larger one, it is
+        taken to grow as much in every step from there to the whole job. That is right where it does not depend on the
+        size, and where it grows with the ranks, as in a chain of short messages.
+        """
+        halvings = max(1, math.ceil(math.log(self.work(bound) / WORK, 4)))
+        while (less := self.halved(halvings)).work(found := less.bound()) > WORK and less.nbytes + len(less.nodes) > 2:
+            halvings += 1
+        least = less.halved(1)
+        factor, smaller = less.simulate() / found.seconds, least.simulate() / least.bound().seconds
+        return bound.seconds * factor * max(1.0, factor / smaller) ** halvings
+
+    def halved(self, times: int) -> Job:
+        """So many times, half the nodes are left out, or half the ranks of each if those are more; and half the bytes,
+        where shares are large."""
+        job = self
+        for _ in range(times):
+            nodes, counts = job.nodes, collections.Counter(job.nodes)
+            if len(counts) >= max(3, *counts.values()):
+                kept = set(list(counts)[: len(counts) // 2 + len(counts) % 2])
+                nodes = tuple(node for node in nodes if node in kept)
+            else:
+                seen = {node: itertools.count() for node in counts}
+                nodes = tuple(node for node in nodes if next(seen[node]) < max(1, counts[node] // 2))
+            large = job.nbytes >= SHARE * len(job.nodes) or len(nodes) == len(job.nodes)
+            job = job._replace(nodes=nodes, nbytes=job.nbytes // 2 if large else job.nbytes)
+        return job

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
+from . import plot
 from .algorithms.cut import even
+from .command import Parser, fail, of
 from .simulation import answers, budget, fabric, pictures, planning, problems, state, sweep
 from .simulation.step import Job, simulate
 from .simulation.text import Answer
@@ -33,6 +34,7 @@ from .simulation.units import (
     parse_whole,
 )
 
+LAYERS = 32
 ITEMSIZE = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
 
@@ -40,36 +42,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The exit status, after the answer is printed."""
     args = parse(argv)
     try:
+        if getattr(args, "svg", None):
+            plot.check("--svg", args.svg)
         answer: Answer = args.answer(args)
     except (ValueError, OSError) as error:
         message = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
-        print(f"mpicoll.simulate {args.command}: error: {message}", file=sys.stderr)
-        return 2
+        return fail(f"mpicoll.simulate {args.command}", 2, message)
     print(json.dumps(answer.data) if args.json else "\n".join(answer.lines))
     return 0
-
-
-class Parser(argparse.ArgumentParser):
-    """Errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message} (--help lists the arguments)\n")
-
-
-class Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults and keeps the lines of the description."""
-
-
-def of(parse_text: Callable[[str], Any]) -> Callable[[str], Any]:
-    """The type of an argument whose parser says in its ValueError what is wrong."""
-
-    def convert(text: str) -> Any:
-        try:
-            return parse_text(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return convert
 
 
 def several(kind: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -83,11 +63,11 @@ positive, share = of(parse_positive), of(parse_share)
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments; `answer` is the function that turns them into an Answer."""
-    parser = Parser(prog="mpicoll.simulate", description=__doc__, formatter_class=Formatter)
+    parser = Parser(prog="mpicoll.simulate", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, answer: Callable[[argparse.Namespace], Answer], purpose: str) -> Callable[..., Any]:
-        sub = commands.add_parser(name, help=purpose, description=f"{purpose}.", formatter_class=Formatter)
+        sub = commands.add_parser(name, help=purpose, description=f"{purpose}.")
         sub.set_defaults(answer=answer)
         sub.add_argument("--json", action="store_true", help="print the numbers as JSON (bytes, seconds)")
         return sub.add_argument
@@ -102,12 +82,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("-n", type=whole, default=64, metavar="N", help="GPUs")
     training(add)
     add("--gpu-memory", type=nbytes, default=in_bytes(state.H100.memory), help="of a GPU")
-    add("--svg", metavar="FILE", help="the timeline as a picture")
+    add("--svg", metavar="FILE", help="the timeline as a picture, .svg or .png")
 
     add = command("scaling", scaling, "strong and weak scaling over numbers of GPUs")
     add("-n", type=several(whole), default="8,16,32,64,128,256,512", metavar="N,N,...", help="GPUs, ascending")
     training(add)
-    add("--svg", metavar="FILE", help="speed-up and efficiency as a picture")
+    add("--svg", metavar="FILE", help="speed-up and efficiency as a picture, .svg or .png")
 
     add = command("chatty", chatty, "an all-reduce in every layer, placed inside nodes against across them")
     add("-n", type=whole, default=8, metavar="N", help="GPUs of a group, GPUs of a node, and number of nodes")
@@ -165,7 +145,7 @@ def training(add: Callable[..., Any]) -> None:
     add("--tokens", type=count, help="per GPU and step: computing takes 6 x parameters x tokens FLOPs")
     add("--mfu", type=share, default=0.4, help="useful share of the peak, up to 1, with --tokens")
     add("--backward-ms", type=several(positive), help="in all, or one number per layer; None: 2/3 of computing")
-    add("--layers", type=whole, default=32, help="equal layers, unless given one by one")
+    add("--layers", type=whole, help=f"equal layers; None: {LAYERS}, or as many as are given one by one")
     add("--tensors", type=whole, default=7, help="equal parameters (arrays) in a layer")
     add("--bucket-cap-mb", type=positive, default=25, help="MiB per gradient bucket (the first: 1 at most)")
     gpu(add)
@@ -179,10 +159,17 @@ def job(args: argparse.Namespace) -> Job:
     """
     total = sum(args.parameters)
     given = [len(x) for x in (args.parameters, args.backward_ms or [0]) if len(x) > 1]
-    layers = given[0] if given else args.layers
-    if any(length != layers for length in given):
+    layers = args.layers or (given[0] if given else LAYERS)
+    if any(length != given[0] for length in given):
         raise ValueError(
             f"--parameters has {given[0]} layers, --backward-ms has {given[1]}: one number for each, or one in all"
+        )
+    if any(length != layers for length in given):
+        raise ValueError(f"--layers is {args.layers}, and {given[0]} are given one by one")
+    if len(args.parameters) == 1 and given and not args.layers:
+        raise ValueError(
+            f"--backward-ms has {layers} layers, --parameters one number: give one for each, or --layers {layers} if "
+            f"they are equal"
         )
     if (args.compute_ms is None) == (args.tokens is None):
         raise ValueError("give --compute-ms, or --tokens per GPU to have it computed (one of the two)")

@@ -21,19 +21,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from . import runtime
 from .algorithms import COLLECTIVES
+from .command import Parser, fail
 from .selection import VARIABLE as ALGORITHM
 from .tuning import VARIABLE, chosen_file, default_file, layout, parse, read, save, this_mpi
 
+PROGRAM = "mpicoll.tune"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status, which is rank 0's to tell: a launcher ends all ranks as soon as one has failed."""
+    """The exit status, which is rank 0's to tell (see command.py)."""
     args = parse_arguments(argv)
     runtime.limit_threads()  # type: ignore[no-untyped-call]
     from mpi4py import MPI
@@ -48,12 +50,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ |= {VARIABLE: "none", ALGORITHM: ""}  # rank 0's are everybody's: nothing is to be limited or decided
         problem = world.bcast(usable(args.output) if world.rank == 0 else None)
     if problem:
-        return fail(world, 2, problem)
+        return fail(PROGRAM, 2, problem)
     try:
         with Communicator(world) as comm:  # type: ignore[no-untyped-call]
             return (check if args.guidelines else tune)(comm, args)
     except ValueError as error:  # on all ranks: a table or MPICOLL_ALGORITHM that cannot be used
-        return fail(world, 2, error)
+        return fail(PROGRAM, 2, error)
 
 
 def usable(file: Path) -> str | None:
@@ -84,7 +86,7 @@ def tune(comm: Any, args: argparse.Namespace) -> int:
     try:
         save(args.output, key, found.entry)
     except (ValueError, OSError) as error:
-        return fail(comm, 1, f"{args.output}: {error}")
+        return fail(PROGRAM, 1, f"{args.output}: {error}")
     used = "" if args.used else f"; {VARIABLE}={args.output} makes auto use it"
     print(f"\n{args.output} has layout {key}{used}", flush=True)
     return 0
@@ -120,30 +122,13 @@ def progress_bar(comm: Any, seconds: float) -> Iterator[tuple[Any, Callable[[str
         yield watch, tell
 
 
-def fail(comm: Any, status: int, message: object) -> int:
-    """`status` on rank 0, which has said why, and 0 elsewhere."""
-    if comm.rank:
-        return 0
-    print(f"mpicoll.tune: error: {message}", file=sys.stderr, flush=True)
-    return status
-
-
-class Parser(argparse.ArgumentParser):
-    """Errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        status = 0 if runtime.launched_rank() else 2  # type: ignore[no-untyped-call]  # see main
-        self.exit(status, f"{self.prog}: error: {message} (--help lists the arguments)\n")
-
-
-class Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults and keeps the lines of the description."""
-
-
 def seconds(text: str) -> float:
-    limit = float(text)
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = 0
     if not 1 <= limit < 1e6:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds from 1 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 up, such as 60")
     return limit
 
 
@@ -157,19 +142,14 @@ def some_collectives(text: str) -> tuple[str, ...]:
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments; help and errors are printed by rank 0 only, and before MPI starts."""
-    parser = Parser(prog="mpicoll.tune", description=__doc__, formatter_class=Formatter)
+    parser = Parser(prog=PROGRAM, description=__doc__)
     add = parser.add_argument
     used = chosen_file() or default_file()
     add("-o", "--output", metavar="FILE", type=Path, default=used, help="the table")
     add("--seconds", type=seconds, default=60.0, help="about as long it takes")
     add("--collectives", type=some_collectives, metavar="A,B,...", help="what is tuned; None: all collectives")
     add("--guidelines", action="store_true", help="check what auto takes now, instead")
-    with contextlib.ExitStack() as stack:
-        if runtime.launched_rank():  # type: ignore[no-untyped-call]
-            nowhere = stack.enter_context(open(os.devnull, "w"))
-            stack.enter_context(contextlib.redirect_stdout(nowhere))
-            stack.enter_context(contextlib.redirect_stderr(nowhere))
-        args = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     args.used = args.output == used and os.environ.get(VARIABLE) != "none"
     return args
 

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from mpicoll.arrays import parts, undefined
 from mpicoll.benching import diff, options, overlap, picture, table
 from mpicoll.benching.buffers import GUARD, Buffers, needed, rows_for
 from mpicoll.benching.cases import Case, pattern_of, places, whole
+from mpicoll.benching.contenders import Ours
 from mpicoll.benching.pattern import PERIOD, UFUNCS, mistakes, write
 
 
@@ -52,6 +54,11 @@ def test_sizes_go_by_factor_or_step():
         ("allreduce -n 0", "0 is not a number from 1 up"),
         ("allreduce --plot a.pdf", "ends in .svg or .png"),
         ("allreduce --persistent --nonblocking", "not allowed with"),
+        ("barrier -e 1M", "barrier has no bytes: leave out -e 1048576"),
+        ("barrier -d int8", "barrier has no bytes: leave out -d int8"),
+        ("allreduce -r 1", "allreduce has no root: leave out -r 1"),
+        ("allgather -o max", "allgather has no reduction: leave out -o max"),
+        ("sendrecv -o max", "sendrecv has no reduction: leave out -o max"),
         ("sendrecv --persistent", "it has no persistent form"),
         ("diff a.jsonl", "B.jsonl"),
         ("allreduce diff", "unrecognized arguments: diff"),
@@ -236,11 +243,20 @@ def test_small_calls_come_in_a_ring_that_fits_a_cache():
     assert [rows_for(nbytes) for nbytes in (0, 8, 32 << 10, 256 << 10, 1 << 20)] == [16, 16, 16, 2, 1]
 
 
-def test_memory_needed_is_that_of_the_buffers_and_scratch():
-    for name, times in {"allreduce": 3, "broadcast": 2, "alltoall": 3, "allgather": 2.25}.items():
+def test_memory_needed_is_that_of_the_buffers():
+    for name, times in {"allreduce": 2, "broadcast": 1, "alltoall": 2, "allgather": 1.25}.items():
         case = Case(name, np.dtype("uint8"), None, 0, 0, 4, 1 << 30)
         assert needed(case, False) == pytest.approx(times * (1 << 30), rel=1e-6)
-    assert needed(Case("allreduce", np.dtype("uint8"), "sum", None, 0, 4, 1 << 33), True) == pytest.approx(2 << 33)
+    assert needed(Case("allreduce", np.dtype("uint8"), "sum", None, 0, 4, 1 << 33), True) == pytest.approx(1 << 33)
+
+
+def test_memory_needed_is_that_of_the_scratch_memory_too():
+    comm = SimpleNamespace(nodes=(0, 0, 1, 1), explain=lambda collective, nbytes: SimpleNamespace(algorithm="tree"))
+    case = Case("allreduce", np.dtype("uint8"), "sum", None, 0, 4, 1 << 30)
+    for name, times in {"exchange": 3, "ring": 0.375, "hierarchical": 1.5, None: 2}.items():
+        scratch = Ours(comm, "blocking", name).scratch(case)
+        assert scratch == pytest.approx(2 * times * (1 << 30), rel=1e-6)
+    assert Ours(comm, "blocking").scratch(Case("sendrecv", case.dtype, None, None, 0, 4, 8)) == 0
 
 
 # Overlap, table, picture, diff.
@@ -319,6 +335,17 @@ def test_the_footer_counts_what_is_wrong_and_averages_ours():
     assert table.footer(rows)[:2] == ["# Out of bounds values : 2 FAILED", "# Avg bus bandwidth    : 2"]
     assert "0 OK" in table.footer([record()])[0]
     assert "not checked" in table.footer([record(wrong=None)])[0]
+
+
+@pytest.mark.parametrize("sizes", [(0,), (65536,), (3000, 12000)])
+def test_a_picture_names_the_sizes_that_were_measured_in_plain_numbers(tmp_path, sizes):
+    pytest.importorskip("matplotlib")
+    picture.save([record(nbytes=nbytes, busbw=5.0 + nbytes / 1e5) for nbytes in sizes], str(tmp_path / "a.svg"))
+    content = (tmp_path / "a.svg").read_text()
+    for nbytes in sizes:
+        assert content.count(f">{picture.in_binary(nbytes)}<") == 2  # in both panels
+    assert "mathdefault" not in content  # no powers of ten
+    assert len(re.findall(r">\d+(\.\d+)?<", content)) >= 4  # on the other axes
 
 
 @pytest.mark.parametrize("name", ["a.svg", "a.png"])

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 import mpicoll
-from mpicoll import explain, links, selection, simulate, train
+from mpicoll import explain, links, selection, simulate, train, tuning
 from mpicoll.algorithms import FAMILIES
-from mpicoll.explaining import choice, crossover, forms, lecture, segments
+from mpicoll.explaining import candidates, choice, crossover, forms, lecture, segments
+from mpicoll.pricing import HOST
+from mpicoll.rules import Rule
 from mpicoll.simulation.units import digits
 
 ROOT = Path(mpicoll.__file__).parent.parent
@@ -75,7 +77,7 @@ def test_the_marked_algorithm_is_the_one_auto_takes_on_these_links(name, text):
         printed = text(f"allreduce -n 8 --bytes {nbytes} --links {name}")
         marked = [line.split() for line in printed.splitlines() if line.strip().startswith(">")]
         assert [line[1] for line in marked] == [taken.algorithm]
-        first = choice.candidates("allreduce", nbytes, 8, wiring, taken.predicted)[0]
+        first = candidates.candidates("allreduce", nbytes, 8, wiring.links, taken.predicted)[0]
         assert first.seconds == min(taken.predicted.values())
         parts = first.messages, first.nbytes, first.reduced
         units = wiring.links.node.alpha, wiring.links.node.beta, wiring.links.rate(nbytes)
@@ -87,6 +89,41 @@ def test_it_says_why(text):
     assert "at this size latency decides" in " ".join(small.split())
     large = text("allreduce -n 48 --bytes 100M --links ndr")
     assert "at this size bandwidth decides" in " ".join(large.split())
+
+
+def test_where_bytes_are_equal_the_reduction_decides(text):
+    said = " ".join(text("allreduce -n 2 --bytes 1M --links host").split())
+    assert "It has 2 messages one after the other, 1 n bytes and 0.5 n to reduce" in said
+    assert "recursive_doubling has fewer messages (1), but more to reduce (1 n): at this size the reduction" in said
+    assert "No algorithm takes less than 0.1 ms: latency 0.004 ms, bandwidth 0.1 ms, arithmetic" in said  # one unit
+
+
+def test_what_is_not_compared_is_not_explained(text, monkeypatch, tmp_path):
+    monkeypatch.setenv("MPICOLL_ALGORITHM", "allreduce:ring")
+    said = " ".join(text("allreduce -n 8 --bytes 1M --links ndr").split())
+    assert said.endswith("of those that MPICOLL_ALGORITHM allows (ring).")
+    monkeypatch.setenv("MPICOLL_ALGORITHM", "")
+    file, links = tmp_path / "t.json", tuning.Measured(HOST.node, None, False, HOST.gamma, HOST.gamma_cached, 1 << 18)
+    entry = tuning.Entry("an MPI", "a host", "2026-11-30", links, (0, 0), {"allreduce": (Rule(None, "linear"),)})
+    tuning.save(file, "8", entry)
+    monkeypatch.setenv("MPICOLL_TUNING", str(file))
+    said = " ".join(text("allreduce -n 8 --bytes 1M", width=200).split())
+    assert "On these links auto takes linear: the fastest as measured, any size:" in said
+    assert "messages one after the other" not in said
+    assert f"by the model alone, {file} is not looked at" in " ".join(text("crossover", width=200).split())
+    file.write_text('{"schema": 1, "layouts": {}}')
+    assert f"{file} has no layouts" in " ".join(text("allreduce -n 8", width=200).split())
+
+
+def test_winners_go_by_their_initials():
+    found = crossover.Crossover("allgather", [["ring", "recursive_doubling", "pat", "pairwise", "bruck"]], [], [])
+    assert crossover._letters(found) == {
+        "recursive_doubling": "rd",
+        "ring": "r",
+        "pairwise": "p",
+        "bruck": "b",
+        "pat": "pa",
+    }
 
 
 def test_what_may_be_taken_is_limited_as_for_a_call(text, monkeypatch):
@@ -126,16 +163,19 @@ def test_the_winner_changes_where_it_is_said():
     wiring = choice.wiring("ndr", 1024)
     found = crossover.crossover("allreduce", wiring.links)
     for size, changes, pair in zip(crossover.RANKS, found.changes, found.pair, strict=True):
-        for names, told in (tuple(FAMILIES["allreduce"]), changes), (crossover.PAIR, pair):
-            for (_, before), (nbytes, after) in itertools.pairwise(told):
-                winners = [
-                    selection.choose("allreduce", n, (0,) * size, names, wiring.links).algorithm
-                    for n in (nbytes - 1, nbytes)
-                ]
-                assert winners == [before, after]
+        for (_, before), (nbytes, after) in itertools.pairwise(changes):
+            for n, winner in (nbytes - 1, before), (nbytes, after):
+                names = tuple(FAMILIES["allreduce"])
+                assert selection.choose("allreduce", n, (0,) * size, names, wiring.links).algorithm == winner
+        for (_, before), (nbytes, after) in itertools.pairwise(pair):
+            for n, winner in (nbytes - 1, before), (nbytes, after):
+                tree, ring = (
+                    crossover.lesson_time(wiring.links, "allreduce", name, n, size) for name in crossover.PAIR
+                )
+                assert (tree <= ring) == (winner == "tree")
     assert [name for _, name in found.pair[4]] == ["tree", "ring"]  # of 8 ranks
     printed = crossover.crossover_text(found, wiring, 80)
-    assert "    8 ranks: tree, from 454 kB ring" in printed
+    assert "    8 ranks: tree, from 242 kB ring" in printed  # 8 alpha = (6 - 7/4) n beta + (3 - 7/8) n gamma
     assert max(map(len, printed.splitlines())) <= 80
 
 
@@ -238,23 +278,41 @@ def test_the_index_is_printed(text):
         ("broadcast ring -n 4 --root 4", "--root is 4; of 4 ranks it is one from 0 to 3"),
         ("allreduce hierarchical -n 4 --nodes 1,2", "--nodes: 1,2 are 3 ranks, -n is 4"),
         ("allreduce recursive_halving -n 4 --near maybe", "'maybe' is neither yes nor no"),
-        ("allreduce ring -n 4 --svg /nowhere/at/all.svg", "/nowhere/at/all.svg"),
+        ("allreduce ring -n 4 --svg /nowhere/at/all.svg", "--svg /nowhere/at/all.svg: there is no folder /nowhere/at"),
+        ("crossover --svg /nowhere/at/all.svg", "--svg /nowhere/at/all.svg: there is no folder /nowhere/at"),
+        ("allreduce ring -n 4 --svg x.pdf", "--svg x.pdf: the name ends in .svg or .png"),
+        ("barrier --bytes 8", "unrecognized arguments: --bytes"),
+        ("allreduce ring --bytes 1M", "--bytes: times depend on --links, too"),
+        ("broadcast -n 4 --root 1", "--root needs an algorithm"),
+        ("broadcast ring -n 4 --root 1 --segments 1,2", "--root is for a figure, which has one number of --segments"),
+        ("allreduce -n 4 --links 0us/0GB/s", "link '0us/0GB/s' carries nothing"),
         ("allreduce ring -n 32 --svg x.svg", "cannot be read in a picture; take fewer ranks than 32"),
         ("verify --max-size 0", "'0' is not a whole number from 1 up"),
         ("lecture L14", "unrecognized arguments: L14"),
     ],
 )
 def test_a_wrong_argument_is_one_line_that_says_what_would_be_right(capsys, command, message):
-    if "/nowhere" in command:
+    if "--svg" in command:
         pytest.importorskip("matplotlib")
     try:
         status = explain.main(command.split())
     except SystemExit as ended:
         status = ended.code
-    errors = capsys.readouterr().err
+    printed = capsys.readouterr()
     assert status == 2
-    assert errors.count("\n") == 1
-    assert message in errors
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert message in printed.err
+
+
+@pytest.mark.parametrize(
+    "command", ["allreduce ring -n 4", "crossover --links ndr", "broadcast ring -n 4 --segments 1,2"]
+)
+def test_a_picture_is_what_its_name_says(text, tmp_path, command):
+    pytest.importorskip("matplotlib")
+    for name, start in ("a.svg", b"<?xml"), ("a.png", b"\x89PNG"):
+        text(f"{command} --svg {tmp_path / name}")
+        assert (tmp_path / name).read_bytes().startswith(start)
 
 
 def test_without_matplotlib_a_picture_names_what_is_missing(capsys, monkeypatch):

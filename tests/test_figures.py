@@ -57,6 +57,7 @@ def test_its_text_says_who_sends_which_chunk_to_whom_and_what_each_chunk_holds(t
     ]
     assert "chunk 0 = a+(d+(c+b))" in lines
     assert "every rank  9 rounds, 9 messages sent, 3/2 n bytes sent, 3/4 n reduced" in lines
+    assert "steps       6 with S = 1, as in the lesson; here S = 2: 9 messages in turn" in lines
     assert "time        (S+1)(p-1) alpha + 2(p-1)/p n beta + (p-1)/p n gamma; here 9 alpha +" in lines
 
 
@@ -228,10 +229,10 @@ def test_two_nodes_are_assumed_where_nothing_is_said(text):
 )
 def test_a_picture_is_svg_and_the_same_each_time(text, tmp_path, command):
     pytest.importorskip("matplotlib")
-    for name in "ab":
+    for name in "a.svg", "b.svg":
         text(f"{command} --svg {tmp_path}/{name}")
-    assert ElementTree.parse(tmp_path / "a").getroot().tag.endswith("svg")
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert ElementTree.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
 def test_the_picture_of_the_ring_has_every_cell_and_arrow(text, tmp_path):

@@ -57,7 +57,8 @@ ALLOWED = {
     },
     "training": {"cost", "algorithms", "gpu", "probe", "runtime"},
     "benching": {
-        "algorithms", "arrays", "command", "communicator", "cost", "explaining", "gpu", "plot", "probe", "selection", "simulation"
+        "algorithms", "arrays", "command", "communicator", "cost", "explaining", "gpu", "plot", "probe", "selection",
+        "simulation",
     },
     "bench": None,
     "explain": None,

@@ -1,19 +1,21 @@
 """Ranks in nodes: walks against the clock's trace, bounds and the choice against simulations of every algorithm."""
 
+import collections
 import itertools
 from fractions import Fraction
 
 import pytest
 
-from mpicoll import cost
+from mpicoll import cost, pricing
 from mpicoll.algorithms import FAMILIES, SAME_LENGTH
 from mpicoll.algorithms.cut import even
 from mpicoll.cost import Machine, Wire, walk
 from mpicoll.links import PRESETS
-from mpicoll.pricing import options_of, rounded
+from mpicoll.pricing import across, options_of, rounded
 from mpicoll.selection import DEVICE, HOST, choose, family
-from mpicoll.world import clock
 from mpicoll.world.clock import Transfer, simulate
+from mpicoll.world.nothing import Length
+from mpicoll.world.world import Rank
 
 each_algorithm = pytest.mark.parametrize(
     ("collective", "algorithm"), [(collective, name) for collective, family in FAMILIES.items() for name in family]
@@ -225,11 +227,130 @@ def test_sizes_are_rounded_to_three_digits():
     assert "for 1048577 bytes (rounded to 1048576) on 3 ranks in 2 nodes" in other.reason
 
 
-def test_of_very_many_messages_the_bound_has_to_do(monkeypatch):
-    monkeypatch.setattr("mpicoll.pricing.SIMULATED", 0)
-    monkeypatch.setattr(clock, "simulate", None)
-    choice = choose("allreduce", 77, (0, 0, 1), tuple(FAMILIES["allreduce"]), HOST)
-    assert choice.least == set(FAMILIES["allreduce"])
+@pytest.fixture
+def fresh():
+    """Nothing is known from other tests, nor kept for them."""
+    for cached in across, choose:
+        cached.cache_clear()
+    yield
+    for cached in across, choose:
+        cached.cache_clear()
+
+
+def in_nodes(count, ranks):
+    return tuple(rank // ranks for rank in range(count * ranks))
+
+
+@pytest.mark.parametrize("collective", ["alltoall", "allgather", "reduce_scatter", "allreduce"])
+def test_the_work_of_a_simulation_is_what_it_does(collective, monkeypatch):
+    done = collections.Counter()
+
+    def counted(kind, method, what):
+        of = getattr(kind, method)
+
+        def call(*arguments):
+            done[what] += 1
+            return of(*arguments)
+
+        monkeypatch.setattr(kind, method, call)
+
+    for method, what in ("isend", "messages"), ("copy", "made"), ("reduce", "made"):
+        counted(Rank, method, what)
+    counted(Length, "__getitem__", "made")
+    for algorithm in family(collective):
+        job = pricing.Job(collective, algorithm, 4096, in_nodes(4, 4), HOST)
+        bound = job.bound()
+        done.clear()  # the walks make views, too
+        job.simulate()
+        assert done["messages"] / 2 <= bound.messages <= 8 * done["messages"]
+        assert done["made"] / 2 <= bound.made <= 8 * done["made"]
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize(("collective", "nbytes"), [("alltoall", 1024), ("allreduce", 1 << 20), ("broadcast", 8)])
+def test_the_first_call_of_a_large_job_simulates_small_ones(collective, nbytes, monkeypatch):
+    asked = []
+
+    def simulate(job):
+        asked.append(job.work(job.bound()))
+        return 1.0
+
+    monkeypatch.setattr(pricing.Job, "simulate", simulate)
+    for nodes in in_nodes(8, 8), in_nodes(128, 8), in_nodes(2, 200):
+        asked.clear()
+        choose(collective, nbytes, nodes, tuple(family(collective)), HOST)
+        assert asked
+        assert max(asked) <= pricing.WORK
+
+
+SCALED = [
+    *((name, n) for name in ("ring", "hierarchical", "recursive_doubling", "pairwise") for n in (8, 1 << 16, 32 << 20)),
+    ("tree", 8),
+    ("tree", 32 << 20),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "nbytes"), SCALED)
+def test_smaller_jobs_tell_what_a_large_one_takes(algorithm, nbytes, monkeypatch):
+    monkeypatch.setattr(pricing, "WORK", 6000)
+    for nodes in in_nodes(8, 4), in_nodes(4, 8), in_nodes(32, 1):
+        job = pricing.Job("allreduce", algorithm, nbytes, nodes, HOST)
+        assert 0.75 < job.scaled(job.bound()) / job.simulate() < 1.5
+
+
+def test_a_job_shrinks_to_two_ranks():
+    for nodes in in_nodes(8, 4), in_nodes(3, 1), in_nodes(2, 5), (0, 1, 1, 1), (0, 1, 0, 2, 0):
+        job = pricing.Job("allreduce", "ring", 32 << 20, nodes, HOST)
+        sizes = [len(job.halved(times).nodes) for times in range(8)]
+        assert sizes == sorted(sizes, reverse=True)
+        assert job.halved(8).nodes == (0, 1)
+        assert job.halved(60).nbytes <= job.halved(30).nbytes < 32 << 20
+
+
+@pytest.mark.usefixtures("fresh")
+def test_no_bound_wins_or_lowers_what_others_are_held_against(monkeypatch):
+    names, nodes = tuple(family("broadcast")), in_nodes(16, 8)
+    choice = choose("broadcast", 64 << 20, nodes, names, HOST)
+    job = pricing.Job("broadcast", choice.algorithm, 64 << 20, nodes, HOST)
+    assert choice.algorithm in choice.scaled
+    assert choice.predicted[choice.algorithm] > 1.02 * job.bound().seconds
+    assert "; the time is scaled from a smaller job's" in choice.reason
+    assert any(line.endswith("us predicted, from a smaller job") for line in str(choice).splitlines())
+    across.cache_clear()
+    monkeypatch.setattr(pricing, "WORK", 1)
+    prices = across("allreduce", 1 << 16, (0, 0, 1), tuple(family("allreduce")), HOST)
+    best = min(prices.seconds, key=prices.seconds.__getitem__)
+    assert best in prices.scaled
+    assert all(prices.seconds[name] > pricing.CLOSE * prices.seconds[best] for name in prices.least)
+
+
+def test_of_times_that_are_close_the_one_with_the_fewest_partners_is_taken():
+    nodes, names = (0, 1, 2, 3), tuple(family("allreduce"))
+    partners = across("allreduce", 16 << 20, nodes, names, HOST).partners
+    assert [partners[name] for name in ("ring", "hierarchical", "recursive_doubling", "pairwise")] == [1, 1, 2, 3]
+    choice = choose("allreduce", 16 << 20, nodes, names, HOST)
+    assert choice.algorithm == "ring"
+    assert choice.predicted["pairwise"] < choice.predicted["ring"]
+    assert choice.reason.startswith(
+        "within 15% of the shortest predicted time for 16777216 bytes on 4 ranks in 4 nodes"
+    )
+    assert "that of pairwise, in which a node sends to or hears from 3 others, not 1" in choice.reason
+    assert choose("allreduce", 16 << 20, nodes, ("pairwise",), HOST).algorithm == "pairwise"
+    small = choose("allreduce", 8, nodes, names, HOST)
+    assert small.predicted["ring"] > pricing.CLOSE * small.predicted[small.algorithm]
+    assert small.algorithm == "recursive_doubling"
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_as_many_parts_are_taken_as_are_nearly_the_best(network):
+    wire, shared = NETWORKS[network]
+    links = HOST._replace(network=wire, shared=shared)
+    for nodes, n in itertools.product((in_nodes(2, 2), in_nodes(2, 8), in_nodes(4, 2)), (1 << 12, 1 << 20, 16 << 20)):
+        machine, call = links.machine(nodes, n), ("allreduce", "hierarchical", even(n, len(nodes)), 1)
+        times = [machine.simulate(*call, nodes=nodes, parts=parts) for parts in (1, 2, 4, 8, 16)]
+        taken = pricing.Job("allreduce", "hierarchical", n, nodes, links).simulate()
+        assert taken <= 1.25 * min(times)
+    assert pricing.parts(16 << 20, (0, 1, 2), links) == pricing.parts(16 << 20, (0, 0), links) == 1
 
 
 @pytest.mark.parametrize("collective", ["allreduce", "broadcast"])

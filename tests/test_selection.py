@@ -5,7 +5,7 @@ import pytest
 from mpicoll import cost
 from mpicoll.algorithms import COLLECTIVES, FAMILIES
 from mpicoll.algorithms.cut import even
-from mpicoll.selection import DEVICE, HOST, choose, family, forced, function, parse
+from mpicoll.selection import DEVICE, HOST, Nodes, choose, chosen, family, forced, function, parse
 
 EVERYTHING = {collective: tuple(family(collective)) for collective in (*COLLECTIVES, "alltoallv")}
 
@@ -101,7 +101,31 @@ def test_an_algorithm_gets_the_segments_of_the_links():
 
 
 def test_hierarchical_is_told_the_nodes():
-    assert function("allreduce", "hierarchical", 8, (0, 0, 1), HOST).keywords == {"nodes": (0, 0, 1)}
+    assert function("allreduce", "hierarchical", 8, (0, 0, 1), HOST).keywords == {"nodes": (0, 0, 1), "parts": 1}
+
+
+def test_nodes_are_hashed_once_and_never_compared():
+    class Number(int):
+        asked = 0
+
+        def __hash__(self):
+            Number.asked += 1
+            return super().__hash__()
+
+        def __eq__(self, other):
+            Number.asked += 1
+            return super().__eq__(other)
+
+    places, names = [Number(n) for n in (7, 7, 9)], EVERYTHING["allreduce"]
+    nodes = Nodes(places)
+    assert Number.asked == 3
+    first = chosen("allreduce", 8, nodes, names, HOST)
+    Number.asked = 0
+    assert chosen("allreduce", 8, nodes, names, HOST) is first
+    assert Number.asked == 0
+    assert Nodes((7, 7, 9)) is nodes
+    assert nodes == (7, 7, 9)
+    assert hash(nodes) == hash((7, 7, 9))
 
 
 def test_few_rounds_win_when_small_and_few_bytes_when_large():

@@ -52,6 +52,12 @@ def test_switches_that_add_halve_the_bytes(data):
     assert sharp["bandwidth_s"] == pytest.approx(ring["bandwidth_s"] / 2)
 
 
+def test_links_that_are_asked_for_come_once_and_only_like_is_compared_with_like(text):
+    said = text("allreduce --bytes 500M -n 16 --links nvlink4x8+ndr ndr ndr-sharp ndr")
+    assert said.count("ndr-sharp in_network 16") == said.count("ndr ring 16") == 1
+    assert "like for like" not in said  # switches add: half the bytes
+
+
 def test_bytes_hardly_grow_with_the_number_of_gpus_but_latency_does(text):
     said = text("allreduce --bytes 500M -n 8,512 --links ndr")
     assert "From N = 8 to 512 on ndr: 1.75 M becomes 1.996 M (x 1.14), latency x 73" in said
@@ -221,10 +227,21 @@ def test_the_bounds_enclose_the_timeline():
 
 
 def test_the_verdict_names_what_takes_longest():
-    assert simulate(job(forward=2), GIGABYTE_PER_SECOND).verdict == "compute-bound"
+    ten = fabric.build("0us/10GB/s", 2)
+    assert simulate(job(), ten).verdict == "compute-bound"  # 0.2 of 6.2 seconds are exposed
+    assert simulate(job(memory=7), ten).verdict == "memory-bound"
+    assert simulate(job(forward=2), GIGABYTE_PER_SECOND).verdict == "compute-bound, 36 % exposed"  # 4 of 11
+    assert simulate(job(memory=7), GIGABYTE_PER_SECOND).verdict == "memory-bound, 34 % exposed"
     assert simulate(job(forward=0.5), GIGABYTE_PER_SECOND).verdict == "network-bound, by bandwidth"
-    assert simulate(job(memory=7), GIGABYTE_PER_SECOND).verdict == "memory-bound"
     assert simulate(job(), fabric.build("9000000us/1GB/s", 2)).verdict == "network-bound, by latency"
+
+
+def test_where_memory_sets_the_time_it_is_said(text):
+    scaling = "scaling --parameters 1B --links ndr --compute-ms 100 -n"
+    assert "10.1 ms*" in text(f"{scaling} 8,512")
+    assert "* the GPU's memory sets its time" in text(f"{scaling} 8,512")
+    assert "memory sets its time" not in text(f"{scaling} 8,16")
+    assert "Verdict: memory-bound*." in text("step --parameters 1B -n 1 --compute-ms 1")
 
 
 def test_a_gpu_that_waits_for_its_memory_is_slower_everywhere():
@@ -264,10 +281,11 @@ def test_strong_scaling_ends_where_communication_does_not_shrink(data):
 @pytest.mark.parametrize("command", [PROBLEM_1, "scaling --parameters 1B --compute-ms 400"])
 def test_the_picture_is_svg_and_the_same_each_time(text, tmp_path, command):
     pytest.importorskip("matplotlib")
-    for name in "ab":
+    for name in "a.svg", "b.svg", "c.png":
         text(f"{command} --svg {tmp_path}/{name}")
-    assert "<svg" in (tmp_path / "a").read_text()
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert "<svg" in (tmp_path / "a.svg").read_text()
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
 
 
 # Bad input.
@@ -281,15 +299,25 @@ def test_the_picture_is_svg_and_the_same_each_time(text, tmp_path, command):
         ("allreduce --bytes 1M -n 0", "'0' is not a whole number from 1 up"),
         ("allreduce --bytes 1M --links nvlink9", "'nvlink9' is unknown; there are nvlink4, nvlink5, pcie5, ndr"),
         ("allreduce --bytes 1M --links nvlink4 -n 64", "64 ranks on nvlink4, which joins 8"),
-        ("allreduce --bytes 1M --links nvlink4x8+ndr -n 12", "groups of different sizes"),
+        ("allreduce --bytes 1M --links nvlink4x8+ndr -n 12", "--links nvlink4x8+ndr: nodes of 8 and 4 GPUs; here all"),
+        ("allreduce --bytes 1M --links 0us/0GB/s", "link '0us/0GB/s' carries nothing"),
         ("allreduce --bytes 1M --algorithm rings", "algorithm 'rings' is unknown; there are ring, hierarchical"),
         ("allreduce --bytes 1M --algorithm in_network", "nvlink4-sharp"),
         ("allreduce --bytes 1M --links nvlink4x8+ndr -n 16 --algorithm tree", "tree needs one link for all"),
         ("step --parameters 7B", "--compute-ms, or --tokens"),
         ("step --parameters 7B --compute-ms 0", "0 must be positive"),
         ("step --parameters 7B,1B --backward-ms 1,2,3 --compute-ms 10", "2 layers, --backward-ms has 3"),
+        (
+            "step --parameters 7B --backward-ms 2,1 --compute-ms 10",
+            "2 layers, --parameters one number: give one for each",
+        ),
+        ("step --parameters 7B --backward-ms 2,1 --compute-ms 10 --layers 3", "--layers is 3, and 2 are given one by"),
+        ("step --parameters 7B --compute-ms 10 --svg x.pdf", "--svg x.pdf: the name ends in .svg or .png"),
         ("step --parameters 7B --backward-ms 11 --compute-ms 10", "backward takes 11 ms of 10 ms"),
-        ("step --parameters 7B --compute-ms 10 --svg /nowhere/at/all.svg", "/nowhere/at/all.svg: No such file"),
+        (
+            "step --parameters 7B --compute-ms 10 --svg /nowhere/at/all.svg",
+            "--svg /nowhere/at/all.svg: there is no folder /nowhere/at",
+        ),
         ("scaling --parameters 7B --compute-ms 10 -n 8,4", "8,4 is not ascending"),
         ("memory --parameters 7Q", "'7Q' is not a positive number such as 7B"),
         ("budget", "--flops, or --parameters and --tokens, or --gpu-hours"),

@@ -6,26 +6,30 @@ import pytest
 
 from mpicoll.cost.model import Wire
 from mpicoll.rules import Rule, Rules, binary, in_words
-from mpicoll.tuner import algorithms, fit, guidelines, ranges, timing
+from mpicoll.tuner import algorithms, calls, fit, guidelines, ranges, timing
 
 
 class PlantedWatch:
-    """A call that returns a name takes planted[name] seconds; disturbances come by `noise(measurement)`."""
+    """Calls that return a name take planted[name] seconds; disturbances come by `noise(measurement)`."""
 
     def __init__(self, planted, noise=lambda number: 1.0):
         self.planted, self.noise, self.now, self.asked = planted, noise, 0.0, []
 
-    def time(self, call, calls):
-        name = call(0)
+    def time(self, batch, calls):
+        name = batch.calls[0]()
         self.asked.append(name)
         seconds = self.planted[name] * self.noise(len(self.asked))
         self.now += seconds * calls
         return seconds
 
 
+def named(name):
+    return timing.Timed([lambda: name])
+
+
 def race(planted, seconds=0.1, noise=lambda number: 1.0, **options):
     watch = PlantedWatch(planted, noise)
-    return timing.race(watch, {name: lambda _, name=name: name for name in planted}, seconds, **options), watch
+    return timing.race(watch, {name: named(name) for name in planted}, seconds, **options), watch
 
 
 def test_a_race_gives_the_median_of_each():
@@ -66,16 +70,16 @@ def test_laps_end_in_time():
     assert len(list(timing.laps(watch, end=20.0))) == 1  # nothing is measured: the watch stands still
 
 
-def test_noise_is_how_much_the_best_one_differs():
+def test_noise_is_how_far_off_the_median_of_the_best_one_may_be():
     times = iter([0, 1.0, 1.0, 1.2, 0, 1.0, 1.0, 1.2])  # a warm-up, then a lap; twice
     watch = PlantedWatch({"a": 1.0}, lambda number: next(times) if number else 1.0)
     found = timing.Race(["a"])
-    found.lap(watch, {"a": lambda _: "a"})
-    found.lap(watch, {"a": lambda _: "a"})
+    found.lap(watch, {"a": named("a")})
+    found.lap(watch, {"a": named("a")})
     assert found.times == {"a": 1.0}
-    assert found.noise == pytest.approx(0.15)
+    assert found.noise == pytest.approx(0.15 / math.sqrt(6))
     quiet = timing.Race(["a"])
-    quiet.lap(PlantedWatch({"a": 1.0}), {"a": lambda _: "a"})
+    quiet.lap(PlantedWatch({"a": 1.0}), {"a": named("a")})
     assert quiet.noise == 0
 
 
@@ -157,11 +161,22 @@ def test_borders_lie_between_the_sizes():
 
 
 def test_the_band_of_sizes_where_fresh_memory_saves_time():
-    in_place = {1 << k: 1.0 for k in range(10, 20)}
-    fresh = {size: 0.8 if 1 << 13 <= size <= 1 << 16 else 1.3 for size in in_place}
-    times = {size: {False: in_place[size], True: fresh[size]} for size in in_place}
-    assert ranges.band(times) == (1 << 13, 1 << 16)
-    assert ranges.band({size: {False: 1.0, True: 0.99} for size in in_place}) is None
+    def times(first, last):
+        return {1 << k: {False: 1.0, True: 0.8 if first <= k <= last else 1.3} for k in range(10, 20)}
+
+    def band(*places):
+        return ranges.band({size: [place[size] for place in places] for size in places[0]})
+
+    assert band(times(13, 16)) == (1 << 13, 1 << 16)
+    assert band(times(11, 16), times(13, 18)) == (1 << 13, 1 << 16)  # only where it wins in both
+    assert band(times(13, 16), times(20, 20)) is None
+    assert band({8: {False: 1.0, True: 0.99}}) is None
+
+
+def test_who_wins_over_both_places_is_as_good_on_the_mean():
+    out, within = {"a": 1.0, "b": 1.2, "c": 2.0}, {"a": 3.0, "b": 2.0, "c": 4.0}
+    assert ranges.over_places([out, within]) == pytest.approx({"a": 1.25, "b": 1.1, "c": 2.0})
+    assert ranges.over_places([within]) == pytest.approx({"a": 1.5, "b": 1.0, "c": 2.0})
 
 
 def test_what_is_measured_is_the_best_by_prediction_as_time_allows():
@@ -240,3 +255,50 @@ def test_a_planted_violation_is_found_and_told():
     assert "the worst: allgather of 4 KiB takes 2.50 times as long as alltoall" in text
     almost = {**consistent(), "allgather": 1 + guidelines.NOISE / 2}
     assert all(line.holds for line in guidelines.check({4096: almost}))
+
+
+class CountingComm:
+    """One rank of four; what is called is listed with its arrays, and whether all that it sends is as it was made."""
+
+    rank, size, nodes, node = 1, 4, (0, 0, 0, 0), 0
+
+    def __init__(self):
+        self.called = []
+
+    def barrier(self, algorithm):
+        pass
+
+    def allreduce(self, sendbuf, recvbuf=None, op="sum", algorithm=None):
+        if recvbuf is None:  # the watch's own
+            return sendbuf
+        self.called.append((sendbuf, recvbuf, (sendbuf == 1).all()))
+        recvbuf += 1
+        return recvbuf
+
+    reduce_scatter = allreduce
+
+
+@pytest.mark.parametrize("nbytes", [64, 2 << 20])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_what_is_sent_is_written_anew_before_each_batch_and_each_call_has_arrays_of_its_own(nbytes, in_place):
+    comm = CountingComm()
+    watch, make = timing.Stopwatch(comm), calls.maker(comm, "allreduce", nbytes, in_place)
+    one, other = make("ring"), make("tree")
+    for batch in one, other:
+        watch.time(batch, 6)
+    rows = timing.rows_for(nbytes)
+    assert len(one.calls) == rows == (4 if nbytes == 64 else 1)
+    assert all(untouched for _, _, untouched in comm.called)
+    assert all((sendbuf is recvbuf) == in_place for sendbuf, recvbuf, _ in comm.called)
+    assert len({id(sendbuf) for sendbuf, _, _ in comm.called}) == 2 * rows  # else what is recorded of one is replayed
+
+
+def test_reductions_are_in_place_as_a_collective_has_it():
+    comm = CountingComm()
+    (call,) = calls.maker(comm, "reduce_scatter", 1 << 20, in_place=True)("ring").calls
+    call()
+    ((whole, part, _),) = comm.called
+    assert part.ctypes.data == whole[len(whole) // 4 :].ctypes.data
+    assert len(part) == len(whole) // 4
+    assert calls.places("reduce_scatter") == (False, True)
+    assert calls.places("allgather") == (False,)

@@ -12,7 +12,7 @@ from mpicoll.tuning.file import dumps
 
 NODE, NETWORK = Wire(2e-6, 2e-10, 8192, 6e-6, 1e-10), Wire(1e-5, 3e-10)
 GAMMA, GAMMA_CACHED, SEGMENT = 1.5e-10, 4e-11, 1 << 19
-BAND = 1 << 15, 1 << 18  # where a reduction is faster by way of fresh memory
+BAND = 1 << 15, 1 << 18  # where a reduction is faster by way of fresh memory, into what was sent and what arrived
 COLLECTIVES = ("allreduce", "allgather", "barrier")
 
 
@@ -31,8 +31,8 @@ class PlantedComm:
 
         return call
 
-    def _run(self, job, sendbuf, recvbuf, neighbours, reduce):
-        return "exchange", neighbours, sendbuf.nbytes // exchange.ROUNDS, reduce
+    def _run(self, job, sendbuf, recvbuf, neighbours, rounds, into):
+        return "exchange", neighbours, sendbuf.nbytes // rounds, rounds, into
 
     def explain(self, collective, nbytes):
         names = tuple(selection.family(collective))
@@ -45,15 +45,16 @@ class PlantedMachine:
     def __init__(self, comm):
         self.comm, self.now, self.asked = comm, 0.0, 0
 
-    def time(self, call, calls):
+    def time(self, batch, calls):
         self.asked += 1
-        seconds = self.seconds(*call(0)) * (20 if self.asked % 13 == 0 else 1)
+        batch.fill()
+        seconds = self.seconds(*batch.calls[0]()) * (20 if self.asked % 13 == 0 else 1)
         self.now += seconds * calls
         return seconds
 
-    def seconds(self, what, algorithm, nbytes, reduce=False):
+    def seconds(self, what, algorithm, nbytes, rounds=1, into=None):
         if what == "exchange":
-            return exchange.ROUNDS * self.message(algorithm, nbytes, reduce)
+            return rounds * self.message(algorithm, nbytes, into)
         if what == "barrier":
             return {"recursive_doubling": 9e-6}.get(algorithm, 5e-6)
         usual = 2e-5 + nbytes * 2e-10
@@ -65,7 +66,7 @@ class PlantedMachine:
         fast = {"allreduce": "recursive_doubling" if nbytes <= 8192 else "ring", "allgather": "ring"}
         return usual * (1 if fast.get(what, "ring") == algorithm else 1.2)
 
-    def message(self, neighbours, nbytes, reduce):
+    def message(self, neighbours, nbytes, into):
         if neighbours is None:
             wire = Wire(0.0, 0.0)
         else:
@@ -73,8 +74,8 @@ class PlantedMachine:
             wire = NODE if self.comm.nodes[right] == self.comm.nodes[self.comm.rank] else NETWORK
         alpha, beta = wire.rates(nbytes)
         start, stop = arrays._copied
-        fresh, better = start <= nbytes <= stop, BAND[0] <= nbytes <= BAND[1]
-        return alpha + nbytes * beta + reduce * (1e-6 + nbytes * GAMMA) * (1 if fresh == better else 1.6)
+        fresh, better = start <= nbytes <= stop, BAND[0] <= nbytes <= BAND[1] << (into == "sent")
+        return alpha + nbytes * beta + bool(into) * (1e-6 + nbytes * GAMMA) * (1 if fresh == better else 1.6)
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def tuned(monkeypatch):
     """tuned(nodes): what is found on the planted machine, and what was told meanwhile."""
     monkeypatch.setattr(arrays, "_copied", arrays._copied)
 
-    def measure(nodes, seconds=10.0):
+    def measure(nodes, seconds=30.0):
         comm, told = PlantedComm(nodes), []
         machine = PlantedMachine(comm)
         found = run.measure(machine, comm, COLLECTIVES, seconds, told.append)
@@ -127,9 +128,9 @@ def test_ranks_that_share_a_way_out_are_found(tuned, monkeypatch):
 
     original = exchange.maker
 
-    def shared(comm, members, nbytes, reduce=False):
+    def shared(comm, members, nbytes, **options):
         """Where the second ranks of the nodes send, too, messages take twice as long; rank 0 asks for its own ring."""
-        return original(comm, members, nbytes * (2 if tuple(members) == (0, 2) and shared.both else 1), reduce)
+        return original(comm, members, nbytes * (2 if tuple(members) == (0, 2) and shared.both else 1), **options)
 
     shared.both = False
     probe = wires.Probe

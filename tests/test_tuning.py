@@ -219,3 +219,27 @@ def test_explain_of_a_broken_table(explain, tmp_path):
 def test_what_was_not_measured_is_infinite_or_missing():
     assert parse(dumps(TABLE), "t")["2+2"].links.network.eager == math.inf
     assert parse(dumps(TABLE), "t")["4"].links.network is None
+
+
+def test_what_cannot_be_saved_leaves_nothing_behind(tmp_path):
+    file = tmp_path / "t.json"
+    save(file, "4", ENTRY)
+    before = file.read_text()
+    with pytest.raises(TypeError):
+        save(file, "2", ENTRY._replace(host=object()))
+    assert [path.name for path in tmp_path.iterdir()] == ["t.json"]
+    assert file.read_text() == before
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ValueError, match="Is a directory"):
+        save(tmp_path / "folder", "4", ENTRY)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "t.json"]
+
+
+def test_a_table_that_cannot_take_its_place_leaves_nothing_behind(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("no")
+
+    monkeypatch.setattr("pathlib.Path.replace", refuse)
+    with pytest.raises(OSError, match="no"):
+        save(tmp_path / "t.json", "4", ENTRY)
+    assert list(tmp_path.iterdir()) == []

@@ -119,8 +119,8 @@ def rows_for(nbytes: int) -> int:
 
 
 def needed(case: Case, in_place: bool) -> int:
-    """About how many bytes a rank takes: its buffers, and as much as one of them for an algorithm's scratch memory."""
+    """About how many bytes a rank's buffers take."""
     share = case.nbytes // case.size
     parts = {"reduce_scatter": share, "allgather": share, "gather": share, "scatter": share, "broadcast": 0}
     beside = 0 if in_place else parts.get(case.collective, case.nbytes)
-    return rows_for(case.nbytes) * (case.nbytes + beside + 4 * GUARD) + case.nbytes
+    return rows_for(case.nbytes) * (case.nbytes + beside + 4 * GUARD)

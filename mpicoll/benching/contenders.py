@@ -7,12 +7,14 @@ makes the calls, one for each row of buffers. Peers are called in their blocking
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
 from mpi4py import MPI
 
 from ..arrays import DATATYPES, MPI_OPS
+from ..explaining.forms import FORMS
 from .buffers import Buffers
 from .cases import Case
 from .options import REDUCING, ROOTED
@@ -44,6 +46,14 @@ class Ours:
             return None
         found: float | None = self.comm.explain(case.collective, case.nbytes).predicted.get(self.label(case))
         return found
+
+    def scratch(self, case: Case) -> int:
+        """The most bytes of scratch memory that it takes; twice: it is taken by powers of two, and kept."""
+        form = FORMS.get((case.collective, self.label(case)))
+        if form is None:
+            return 0
+        chunk = -(-case.nbytes // case.size)
+        return 2 * math.ceil(form.most_scratch(case.size, case.nbytes, chunk, nodes=self.comm.nodes))
 
     def refusal(self, case: Case, in_place: bool) -> str | None:
         return None

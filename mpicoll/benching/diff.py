@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
+from ..command import Parser, fail
 from ..simulation.text import table
 from ..simulation.units import digits
 from .options import shown_type
@@ -16,12 +16,12 @@ KEY = ("collective", "by", "algorithm", "form", "in_place", "ranks", "dtype", "o
 WIDTHS = "llllrrrrl"
 
 
-def parser(kind: type[argparse.ArgumentParser], formatter: type[argparse.HelpFormatter]) -> argparse.ArgumentParser:
+def parser() -> Parser:
     text = (
         "Compares two files that --json has written. A row has become slower (or faster) if its time differs by more "
         "than the threshold and the quartiles of the two do not overlap. Exit status: 1 if one has become slower."
     )
-    made = kind(prog="mpicoll.bench diff", description=text, formatter_class=formatter)
+    made = Parser(prog="mpicoll.bench diff", description=text)
     made.add_argument("collective", metavar="diff", choices=("diff",), help=argparse.SUPPRESS)
     made.add_argument("before", metavar="A.jsonl", help="from before the change")
     made.add_argument("after", metavar="B.jsonl", help="from after it")
@@ -37,8 +37,7 @@ def main(args: argparse.Namespace) -> int:
         if not both:
             raise ValueError(f"{args.before} and {args.after} have no row in common")
     except ValueError as error:
-        print(f"mpicoll.bench diff: error: {error}", file=sys.stderr)
-        return 2
+        return fail("mpicoll.bench diff", 2, error)
     verdicts = {key: verdict(before[key], after[key], args.threshold / 100) for key in both}
     rows = [row(before[key], after[key], verdicts[key]) for key in both]
     header = ("collective", "algorithm", "place", "type", "bytes", "A us", "B us", "B / A", "")

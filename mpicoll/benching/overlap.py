@@ -1,4 +1,4 @@
-"""How much of a nonblocking collective hides behind computation, by the two usual definitions.
+"""How much of a nonblocking collective hides behind computation, by the two usual definitions; every call is checked.
 
 pure is the time of the collective alone, compute that of the computation alone, overall that of both: started, computed
 with a look at progress between slices, waited for. The two are not comparable, so both are named:
@@ -12,12 +12,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
-from .buffers import Buffers
+from .buffers import Buffers, Mistake
 from .cases import Case
 from .contenders import Ours
 
@@ -51,11 +51,23 @@ def imb(pure: float, compute: float, overall: float) -> float:
     return 100 * min(max((pure + compute - overall) / max(pure, compute), 0.0), 1.0)
 
 
+class Overlap(NamedTuple):
+    """Microseconds and percentages; elements that were wrong, over all ranks and calls, and what was first, in words.
+
+    Nothing was checked: None.
+    """
+
+    found: dict[str, float]
+    wrong: int | None
+    first: str | None
+
+
 def measure(
-    world: MPI.Intracomm, ours: Ours, case: Case, buffers: Buffers, repetitions: int, place: Any
-) -> dict[str, float]:
-    """Microseconds, medians over repetitions of the slowest rank, and percentages. Collective."""
+    world: MPI.Intracomm, ours: Ours, case: Case, buffers: Buffers, repetitions: int, place: Any, check: bool = True
+) -> Overlap:
+    """Medians over repetitions of the slowest rank. Collective."""
     kernel = Kernel(place)
+    mistakes: list[Mistake] = []
 
     def start() -> Any:
         return ours.start(case, buffers.send[0], buffers.recv[0])
@@ -76,7 +88,7 @@ def measure(
         handle.wait()
         kernel.settle()
 
-    def clocked(what: Callable[..., None], *arguments: int) -> float:
+    def clocked(what: Callable[..., None], *arguments: int, calls: bool = True) -> float:
         took = np.empty(repetitions)
         for repetition in range(repetitions):
             buffers.fill(repetition)
@@ -84,18 +96,26 @@ def measure(
             begin = time.perf_counter()
             what(*arguments)
             took[repetition] = time.perf_counter() - begin
+            if calls and check:
+                mistakes.extend(mistake for mistake in buffers.check(repetition) if mistake.row == 0)
         slowest = np.empty(repetitions)
         world.Allreduce(took, slowest, MPI.MAX)
         return float(np.median(slowest))
 
     clocked(alone)
     pure = clocked(alone)
-    products = max(1, round(pure / max(clocked(computation, 1), 1e-9)))  # about as long as the collective
-    compute, overall = clocked(computation, products), clocked(both, products)
-    return {
+    products = max(1, round(pure / max(clocked(computation, 1, calls=False), 1e-9)))  # about as long as the collective
+    compute, overall = clocked(computation, products, calls=False), clocked(both, products)
+    found = {
         "pure_us": pure * 1e6,
         "compute_us": compute * 1e6,
         "overall_us": overall * 1e6,
         "osu_percent": osu(pure, compute, overall),
         "imb_percent": imb(pure, compute, overall),
     }
+    if not check:
+        return Overlap(found, None, None)
+    wrong = world.allreduce(sum(mistake.wrong for mistake in mistakes))
+    firsts = world.allgather(mistakes[0].text if mistakes else None)
+    told = [f"rank {rank}, beside computation: {text}" for rank, text in enumerate(firsts) if text]
+    return Overlap(found, wrong, told[0] if told else None)

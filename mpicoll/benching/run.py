@@ -12,7 +12,7 @@ import numpy as np
 from mpi4py import MPI
 from tqdm import tqdm
 
-from .. import selection
+from .. import plot, selection
 from ..arrays import undefined
 from ..communicator import Communicator
 from . import memory, overlap, picture, records, table, timing
@@ -58,13 +58,14 @@ def prepare(world: MPI.Intracomm, args: Any, stack: contextlib.ExitStack, place:
         ValueError: on every rank; something cannot be measured as asked for.
     """
     cases = all_cases(world, args)
-    if args.plot:
-        picture.load()
     ours, others = contenders(world, args, stack)
-    need = max(needed(case, in_place) for case in cases for in_place in places(args.collective))
-    memory.check(world, need, ours[0].comm.nodes)
-    output = open_file(world, args.json, stack)
-    return Setting(world, args, place, device, cases, need, ours, others, records.environment(world), output)
+    need = {case: max(needed(case, in_place) for in_place in places(args.collective)) for case in cases}
+    nodes = ours[0].comm.nodes
+    memory.check(world, max(need.values()), nodes)  # before anybody asks the model about sizes that are out of reach
+    most = max(nbytes + sum(who.scratch(case) for who in ours) for case, nbytes in need.items())
+    memory.check(world, most, nodes)
+    output = files(world, args, stack)
+    return Setting(world, args, place, device, cases, most, ours, others, records.environment(world), output)
 
 
 def run(setting: Setting) -> int:
@@ -75,22 +76,22 @@ def run(setting: Setting) -> int:
     columns = measured, against, args.form == "nonblocking"
     tell("\n".join([*preamble(setting), *table.heading(*columns)]), flush=True)
     total = len(setting.cases) * len(measured) * (args.warmup_iters + args.iters)
-    bar = tqdm(total=total, unit="turn", delay=3, mininterval=0.5, leave=False, disable=world.rank != 0)
+    bar = tqdm(total=total, unit="turn", delay=3, mininterval=0.5, leave=False, disable=world.rank != 0 or None)
     everything: list[dict[str, Any]] = []
     notes: dict[str, None] = {}
     with bar:
         for case in setting.cases:
             rows = one_size(setting, case, bar.update, notes)
-            with bar.external_write_mode(file=sys.stdout):
-                for row in rows:
-                    tell(table.line(row, *columns))
-                    for in_place, found in row.items():
-                        if found["wrong"]:
-                            tell(f"# WRONG {found['algorithm']}, {table.NAMES[in_place]}: {found['first_wrong']}")
-                        if setting.output:
-                            setting.output.write(json.dumps(found) + "\n")
-                        everything.append(found)
-                sys.stdout.flush()
+            bar.clear()
+            for row in rows:
+                tell(table.line(row, *columns))
+                for in_place, found in row.items():
+                    if found["wrong"]:
+                        tell(f"# WRONG {found['algorithm']}, {table.NAMES[in_place]}: {found['first_wrong']}")
+                    if setting.output:
+                        setting.output.write(json.dumps(found) + "\n")
+                    everything.append(found)
+            sys.stdout.flush()
     tell("\n".join([*(f"# {note}" for note in notes), *table.footer(everything)]), flush=True)
     if args.plot and world.rank == 0:
         picture.save(everything, args.plot)
@@ -179,7 +180,12 @@ def one_size(setting: Setting, case: Case, tick: Callable[[], object], notes: di
                 theirs = zip(peers, found[len(ours) :], strict=True)
                 made["ratio"] = {peer.name: timing.ratio(took, other) for peer, other in theirs}
                 if args.form == "nonblocking":
-                    made["overlap"] = overlap.measure(world, who, case, buffers, args.iters, setting.place)
+                    checked = made["wrong"] is not None
+                    beside = overlap.measure(world, who, case, buffers, args.iters, setting.place, checked)
+                    made["overlap"] = beside.found
+                    if beside.wrong:
+                        made["wrong"] += beside.wrong
+                        made["first_wrong"] = made["first_wrong"] or beside.first
             rows.setdefault(who, {})[in_place] = made
     return list(rows.values())
 
@@ -200,18 +206,23 @@ def preamble(setting: Setting) -> list[str]:
     return [*lines, f"# {memory.told(setting.need)}"]
 
 
-def open_file(world: MPI.Intracomm, path: str | None, stack: contextlib.ExitStack) -> Any:
-    """Rank 0's open file, None elsewhere and without a path. Collective.
+def files(world: MPI.Intracomm, args: Any, stack: contextlib.ExitStack) -> Any:
+    """Rank 0's open file of --json, None elsewhere and without; that of --plot can be written. Collective.
 
     Raises:
-        ValueError: on every rank; it cannot be written.
+        ValueError: on every rank; one cannot be written.
     """
     output = problem = None
-    if path and world.rank == 0:
+    if world.rank == 0:
         try:
-            output = stack.enter_context(open(path, "w", buffering=1, encoding="utf-8"))  # noqa: SIM115 the stack closes it
+            if args.plot:
+                plot.check("--plot", args.plot)
+            if args.json:
+                output = stack.enter_context(open(args.json, "w", buffering=1, encoding="utf-8"))  # noqa: SIM115 the stack closes it
         except OSError as error:
-            problem = f"--json {path}: {error.strerror}"
+            problem = f"--json {args.json}: {error.strerror}"
+        except ValueError as error:
+            problem = str(error)
     if problem := world.bcast(problem):
         raise ValueError(problem)
     return output

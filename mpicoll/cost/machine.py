@@ -26,10 +26,22 @@ class Crossed(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """The seconds that no run takes less than, and about how many messages all ranks send."""
+    """What the walks of a few ranks tell.
+
+    Attributes:
+        seconds: no run takes less.
+        messages, made: about how many messages all ranks send, and how many copies, reductions and views of arrays they
+            make: what a simulation has to do.
+        partners: the most other nodes to which the ranks of one node send, or from which they receive: 1 in a ring.
+    """
 
     seconds: float
     messages: int
+    made: int
+    partners: int
+
+
+WALKED = 8  # ranks of a node
 
 
 class Machine(NamedTuple):
@@ -67,32 +79,45 @@ class Machine(NamedTuple):
     def bound(
         self, collective: str, algorithm: str, counts: Sequence[Any], itemsize: int, root: int = 0, **options: Any
     ) -> Bound:
-        """The walks of two nodes' ranks, the root's and the largest, without any waiting; arguments as in `cost.of`.
+        """The walks of a few ranks of two nodes, the root's and the largest, without any waiting; arguments as in
+        `cost.of`.
 
         A round takes as long as the busiest of a rank's ports, of which it has one for each class and direction, or its
         reductions. A shared way out takes its node's bytes one after the other.
         """
         largest = collections.Counter(self.nodes).most_common(1)[0][0]
-        some = [rank for rank, node in enumerate(self.nodes) if node in (self.nodes[root], largest)]
+        some = sorted({root, *self._some_of(self.nodes[root]), *self._some_of(largest)})
         walks = walk(collective, algorithm, some, counts, itemsize, root, **options)
         seconds: float = 0
-        messages = 0
+        messages = made = 0
+        partners: dict[tuple[int | str, bool], set[int | str]] = collections.defaultdict(set)
         out_and_in: dict[tuple[int | str, bool], float] = collections.defaultdict(int)  # of a node's shared way
         for rank, rounds in zip(some, walks, strict=True):
             here = self.nodes[rank]
             busy: float = 0
-            for noted, reduced in rounds:
+            for noted, reduced, also in rounds:
+                made += also
                 ports: list[float] = [0] * 4
                 for peer, nbytes, sends in noted:
                     inside = self.nodes[peer] == here
                     alpha, beta = (self.node if inside else self.network).rates(nbytes)
                     ports[2 * inside + sends] += alpha + nbytes * beta
                     messages += sends
-                    if self.shared and not inside:
-                        out_and_in[here, sends] += nbytes * beta
+                    if not inside:
+                        partners[here, sends].add(self.nodes[peer])
+                        if self.shared:
+                            out_and_in[here, sends] += nbytes * beta
                 busy += max(*ports, reduced * self.gamma)
             seconds = max(seconds, busy)
-        return Bound(max(seconds, *out_and_in.values(), 0), messages * len(counts) // len(some))
+        seconds, share = max(seconds, *out_and_in.values(), 0), len(counts) / len(some)
+        most = max(map(len, partners.values()), default=0)
+        return Bound(seconds, int(messages * share), int(made * share), most)
+
+    def _some_of(self, node: int | str) -> list[int]:
+        """Up to WALKED of the node's ranks, evenly spaced, the first and the last among them."""
+        ranks = [rank for rank, other in enumerate(self.nodes) if other == node]
+        few = min(WALKED, len(ranks))
+        return [ranks[i * (len(ranks) - 1) // max(few - 1, 1)] for i in range(few)]
 
 
 def link_of(name: str, wire: Wire) -> Link:
@@ -113,7 +138,7 @@ def crossed(
     found = []
     for rank, rounds in enumerate(walk(collective, algorithm, range(len(counts)), counts, itemsize, root, **options)):
         levels = [Crossed()] * len(topology.levels)
-        for peer, nbytes, sends in (noted for messages, _ in rounds for noted in messages):
+        for peer, nbytes, sends in (noted for messages, *_ in rounds for noted in messages):
             if sends:
                 level = topology.level(rank, peer)
                 alpha, beta = topology.levels[level].link.rates(nbytes)

@@ -24,10 +24,12 @@ class Noted(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What one yield delivers, its lanes included: messages, and bytes reduced."""
+    """What one yield delivers, its lanes included: messages, bytes reduced, and how many copies, reductions and views
+    of arrays were made for it."""
 
     messages: list[Noted]
     reduced: int
+    made: int
 
 
 def walk(
@@ -40,33 +42,49 @@ def walk(
     **options: Any,
 ) -> Iterator[list[Round]]:
     """The rounds of each of these ranks; the other arguments as in `cost.of`."""
-    values = Nothing(itemsize)
+    values = _Views(itemsize)
     program = hollow(collective, algorithm, counts, values, root, **options)
     for rank in ranks:
+        values.made = 0
         call = _Notes(rank, len(counts), values)
         yield [_round(call, items) for items in program(call.comm, call.op)]
 
 
 def _round(call: _Notes, items: Any) -> Round:
-    messages, reduced = call.made, call.reduced
-    call.made, call.reduced = [], 0
+    messages, reduced, made = call.made, call.reduced, call.values.made
+    call.made, call.reduced, call.values.made = [], 0, 0
     for lane in items if isinstance(items, tuple) else (items,):
         if isinstance(lane, GeneratorType):
             for inner in lane:
                 more = _round(call, inner)
                 messages += more.messages
                 reduced += more.reduced
-    return Round(messages, reduced)
+                made += more.made
+    return Round(messages, reduced, made)
+
+
+class _Views(Nothing):
+    """Counts the arrays that are made, whole or as views, and what else is told it."""
+
+    def __init__(self, itemsize: int) -> None:
+        super().__init__(itemsize)
+        self.made, one = 0, self.array
+
+        def array(count: int) -> Length:
+            self.made += 1
+            return one(count)
+
+        self.array = array
 
 
 class _Notes(Call):
-    """Notes messages, and how many bytes are reduced; does nothing."""
+    """Notes messages, how many bytes are reduced, and how often; does nothing."""
 
     made: list[Noted]
 
     __slots__ = ("reduced", "values")
 
-    def __init__(self, rank: int, size: int, values: Nothing) -> None:
+    def __init__(self, rank: int, size: int, values: _Views) -> None:
         super().__init__(rank, size, self.reduce, None)
         self.values, self.reduced = values, 0
 
@@ -80,9 +98,11 @@ class _Notes(Call):
 
     def reduce(self, out: Length, a: Length, b: Length) -> Item:
         self.reduced += out.nbytes
+        self.values.made += 1
         return None
 
     def copy(self, out: Length, array: Length) -> Item:
+        self.values.made += 1
         return None
 
     def scratch(self, like: Length, count: int) -> Any:

@@ -6,7 +6,6 @@ import math
 import os
 import platform
 import textwrap
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .. import cost, links, selection, tuning
@@ -18,6 +17,7 @@ from ..rules import Rules
 from ..simulation.text import table
 from ..simulation.units import digits, in_time
 from ..world.clock import simulate
+from .candidates import candidates, why_fastest
 from .figure import Figure
 
 OWN = {"host": HOST, "device": DEVICE}  # what the library itself takes for NumPy's arrays, and for devices'
@@ -56,9 +56,11 @@ def own(size: int) -> Wiring:
         ValueError: the table cannot be read.
     """
     nodes = (0,) * size
-    tuned = tuning.tuned(tuning.look(), nodes, "", [platform.node()])
+    source = tuning.look()
+    tuned = tuning.tuned(source, nodes, "", [platform.node()])
     if tuned is None:
-        return wiring("host", size)
+        usual = wiring("host", size)
+        return usual._replace(text=f"{usual.text}; {source.file} has no layouts") if source.file else usual
     return Wiring(tuned.links, nodes, _text("tuned", tuned.links, "as measured"), rules=tuned.rules)
 
 
@@ -104,38 +106,14 @@ def allowed(collective: str) -> tuple[str, ...]:
     return selection.parse(os.environ.get(selection.VARIABLE, ""))[collective]
 
 
-class Candidate(NamedTuple):
-    """An algorithm's predicted time in seconds, and of what it is made: messages one after the other, bytes, ..."""
-
-    name: str
-    seconds: float
-    messages: int
-    nbytes: int
-    reduced: int
-
-
-MANY = 1 << 80  # more than any number of bytes
-
-
-def candidates(collective: str, nbytes: int, size: int, wiring: Wiring, predicted: dict[str, float]) -> list[Candidate]:
-    """The algorithms of the collective with their `predicted` times, the fastest first."""
-    found = []
-    for name, seconds in predicted.items():
-        options = wiring.links.options(collective, name, nbytes, size)
-        # One number in which messages, bytes and bytes reduced can be told apart.
-        parts = int(cost.predict(collective, name, even(nbytes, size), 1, MANY * MANY, MANY, 1, **options))
-        found.append(Candidate(name, seconds, parts // MANY // MANY, parts // MANY % MANY, parts % MANY))
-    return sorted(found, key=lambda candidate: candidate.seconds)
-
-
 def choice_text(collective: str, nbytes: int, size: int, wiring: Wiring, width: int) -> str:
     """The predicted time of every candidate, which one is taken and why."""
     choice = selection.choose(collective, nbytes, wiring.nodes, allowed(collective), wiring.links, wiring.rules)
     heading = f"{collective} of {nbytes:,} bytes on {size} ranks"
     if wiring.topology:
         lines = _simulated(collective, nbytes, size, wiring.topology, choice.algorithm)
-        return "\n".join([heading, wiring.text, "", *lines, "", *textwrap.wrap(_classes(choice, wiring), width)])
-    found = candidates(collective, nbytes, size, wiring, choice.predicted)
+        return "\n".join([heading, wiring.text, "", *lines, "", *wrapped(_classes(choice, wiring), width)])
+    found = candidates(collective, nbytes, size, wiring.links, choice.predicted)
     n = nbytes or 1
     rows = [
         (
@@ -148,12 +126,16 @@ def choice_text(collective: str, nbytes: int, size: int, wiring: Wiring, width: 
         )
         for one in found
     ]
+    rule = wiring.rules.find(collective, nbytes) if wiring.rules else None
+    free = [one for one in found if one.name in allowed(collective)]
+    why = "" if rule and rule.algorithm == choice.algorithm else why_fastest(choice.algorithm, free, wiring.links, n)
     bounds = cost.bounds(collective, nbytes, size, wiring.links.node.alpha, wiring.links.node.beta, wiring.links.gamma)
+    parts = {"latency": bounds.latency, "bandwidth": bounds.bandwidth, "arithmetic": bounds.arithmetic}
     texts = [
-        f"No algorithm takes less than {in_time(bounds.seconds)}: latency {in_time(bounds.latency)}, bandwidth "
-        f"{in_time(bounds.bandwidth)}, arithmetic {in_time(bounds.arithmetic)}.",
-        f"On these links auto takes {choice.algorithm}: {choice.reason}. "
-        + _why(choice.algorithm, [one for one in found if one.name in allowed(collective)], n),
+        f"No algorithm takes less than {in_time(bounds.seconds)}: "
+        + ", ".join(f"{name} {in_time(seconds, like=bounds.seconds)}" for name, seconds in parts.items())
+        + ".",
+        f"On these links auto takes {choice.algorithm}: {choice.reason}. {why}".rstrip(),
     ]
     if wiring.sharp and collective == "allreduce":
         switched = links.in_network_allreduce(wiring.sharp, nbytes, size)
@@ -161,13 +143,18 @@ def choice_text(collective: str, nbytes: int, size: int, wiring: Wiring, width: 
     return "\n".join(
         [
             heading,
-            *textwrap.wrap(wiring.text, width, subsequent_indent="  "),
+            *wrapped(wiring.text, width, "  "),
             "",
             *table(("", "", "predicted", "messages", "bytes / n", "reduced / n"), rows, "llrrrr"),
             "",
-            *(line for text in texts for line in textwrap.wrap(text, width)),
+            *(line for text in texts for line in wrapped(text, width)),
         ]
     )
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """Lines, in which the name of a file stays whole."""
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def time_text(figure: Figure, nbytes: int, wiring: Wiring) -> str:
@@ -222,20 +209,3 @@ def _classes(choice: selection.Choice, wiring: Wiring) -> str:
         f"after the other. auto tells two kinds apart, in a node{slowest} and between nodes ({outer}, {way}), and "
         f"takes {choice.algorithm}: {choice.reason}."
     )
-
-
-def _why(name: str, found: Sequence[Candidate], nbytes: int) -> str:
-    """What makes it the fastest: its messages one after the other, or its bytes."""
-    own = next(one for one in found if one.name == name)
-    few = min(found, key=lambda one: (one.messages, one.seconds))
-    small = min(found, key=lambda one: (one.nbytes, one.seconds))
-    messages, moved = f"{own.messages} messages one after the other", f"{digits(own.nbytes / nbytes)} n bytes"
-    fewer = f"{few.name} has {few.messages} messages, but {digits(few.nbytes / nbytes)} n bytes"
-    smaller = f"{small.name} has {digits(small.nbytes / nbytes)} n bytes, but {small.messages} messages"
-    if few.messages == own.messages and small.nbytes == own.nbytes:
-        return f"Nothing has fewer messages or fewer bytes than its {messages} and {moved}."
-    if few.messages == own.messages:
-        return f"Nothing has fewer than its {messages}; {smaller}: at this size latency decides."
-    if small.nbytes == own.nbytes:
-        return f"Nothing has fewer than its {moved}; {fewer}: at this size bandwidth decides."
-    return f"It has {messages} and {moved}; {fewer}; {smaller}."

@@ -195,6 +195,10 @@ def _costs(figure: Figure, width: int) -> list[str]:
         here = zip(form.times(figure.size, n, **figure.options), ("alpha", "n beta", "n gamma"), (1, n, n), strict=True)
         numbers = " + ".join(f"{often / unit} {name}".removeprefix("1 ") for often, name, unit in here if often)
         lines.append(("time", f"{form}; here {numbers or 0}"))
+        if form.segments > 1 and figure.size > 1:
+            s = figure.options.get("segments") or form.segments
+            one, here_ = (form.times(figure.size, n, **{**figure.options, "segments": k})[0] for k in (1, s))
+            lines.append(("steps", f"{one} with S = 1, as in the lesson; here S = {s}: {here_} messages in turn"))
         lines.append(("scratch", "none" if form.scratch == "0" else f"at most {form.memory}"))
         lines += [("where", form.names)] if form.names else []
     if figure.hidden:

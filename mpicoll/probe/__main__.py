@@ -7,7 +7,6 @@ Exit status: 0 if it could be told (with --memory host: if it works); 1 if not; 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import re
@@ -15,12 +14,9 @@ import sys
 from collections.abc import Sequence
 
 from .. import gpu, runtime
+from ..command import Parser
 from . import cuda_aware, look, verdict
 from .guard import find_launcher
-
-
-class Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults and keeps the lines of the description."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def tell(argv: Sequence[str] | None) -> int:
     """The exit status, and what was found is printed."""
-    parser = argparse.ArgumentParser(prog="mpicoll.probe", description=__doc__, formatter_class=Formatter)
+    parser = Parser(prog="mpicoll.probe", description=__doc__)
     parser.add_argument("--fresh", action="store_true", help="try again, whatever was found before")
     parser.add_argument("--memory", choices=("device", "host"), default="device", help="host: shows that trying works")
     args = parser.parse_args(argv)

@@ -23,9 +23,9 @@ def allreduce(nbytes: int, sizes: Sequence[int], texts: Sequence[str], algorithm
         ValueError: from `fabric.build`.
     """
     built = []
-    for name, size in itertools.product(texts, sizes):
+    for name, size in itertools.product(dict.fromkeys(texts), sizes):
         built.append(fabrics.build(name, size, algorithm))
-        if algorithm is None and f"{name}-sharp" in PRESETS:
+        if algorithm is None and f"{name}-sharp" in PRESETS.keys() - set(texts):
             built.append(fabrics.build(f"{name}-sharp", size))
     rows, data = [], []
     for one in built:
@@ -61,22 +61,23 @@ def _growth(nbytes: int, built: Sequence[Fabric]) -> list[str]:
 
 def _both_ways(nbytes: int, built: Sequence[Fabric]) -> list[str]:
     """The bandwidth part by both ways to count a link, where there is one link for all and a formula for its bytes."""
-    rings = [x for x in built if len(x.levels) == 1 and x.size > 1 and x.algorithm in ("ring", "in_network")]
-    if not rings:
+    ways = [x for x in built if len(x.levels) == 1 and x.size > 1 and x.algorithm in ("ring", "in_network")]
+    if not ways:
         return []
     rows = []
-    for one in rings:
+    for one in ways:
         link, seconds = one.levels[0].link, one.allreduce(nbytes).bandwidth
         rates = [f"{digits(rate / 1e9)} GB/s" for rate in (link.bandwidth, 2 * link.bandwidth)]
         rows.append([one.name, rates[0], in_time(seconds), rates[1], in_time(seconds / 2), link.counts])
     header = ("links", "per direction", "time", "both directions", "time", "what the known number counts")
     lines = [
         "",
-        f"The bandwidth part at N = {rings[0].size}, with the rate of a link counted both ways",
+        f"The bandwidth part at N = {ways[0].size}, with the rate of a link counted both ways",
         *table(header, rows, "lrrrrl"),
         "  A GPU sends its bytes while it receives as many, so the time is that of one direction. The bytes sent over",
         "  the rate of both directions give half of it: no link is that fast.",
     ]
+    rings = [one for one in ways if one.algorithm == "ring"]  # what switches add is not like for like
     for one, other in itertools.pairwise(rings):
         a, b = one.levels[0].link, other.levels[0].link
         line = f"  {other.name} takes {digits(b.beta / a.beta)} times as long as {one.name}, like for like"
@@ -143,17 +144,21 @@ def scaling(points: Sequence[sweep.Point], job: Job) -> Answer:
         weak, strong, speedup = point.weak, point.strong, point.speedup(points[0])
         at_batch = ms(weak.bounds["timeline"]), ms(weak.exposed), percent(weak.efficiency)
         shared = ms(strong.gpu), ms(strong.bounds["timeline"]), digits(speedup), percent(speedup * fewest / point.size)
-        rows.append([str(point.size), ms(weak.network), *at_batch, *shared, strong.verdict])
+        floor = "*" if strong.waits_for_memory else ""
+        shared = f"{shared[0]}{floor}", *shared[1:]
+        rows.append([str(point.size), ms(weak.network), *at_batch, weak.verdict, *shared, strong.verdict])
         data.append({"size": point.size, "weak": _data(weak), "strong": _data(strong), "speedup": speedup})
-    header = ["N", "network", "weak: step", "exposed", "efficiency"]
+    header = ["N", "network", "weak: step", "exposed", "efficiency", "verdict"]
     header += ["strong: GPU", "step", "speed-up", "efficiency", "verdict"]
     fabric = points[-1].weak.fabric
     lines = [
         f"{in_count(sum(job.layers))} parameters, all-reduce: {fabric.algorithm} on {fabric.name}",
         f"  weak: every GPU computes {ms(job.compute)}; strong: the global batch of N = {fewest} is shared by all",
-        *table(header, rows, "rrrrrrrrrl"),
+        *table(header, rows, "rrrrrlrrrrl"),
         f"  speed-up: over N = {fewest} without communication; ideal is N / {fewest}. Steps are simulated (timeline).",
     ]
+    if any(point.strong.waits_for_memory for point in points):
+        lines.append(text.MEMORY)
     return Answer(lines, {"scaling": data})
 
 

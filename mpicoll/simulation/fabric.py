@@ -121,7 +121,7 @@ def build(text: str, size: int, algorithm: str | None = None) -> Fabric:
         ValueError: unknown links, or they do not fit the number of GPUs or the algorithm.
     """
     topology = links.parse(text, size)
-    levels = _levels(topology)
+    levels = _levels(text, topology)
     if algorithm is None:
         algorithm = "hierarchical" if len(levels) > 1 else "in_network" if levels[0].link.sharp else "ring"
     known = dict.fromkeys(["ring", "hierarchical", "in_network", *FAMILIES["allreduce"]])
@@ -134,7 +134,7 @@ def build(text: str, size: int, algorithm: str | None = None) -> Fabric:
     return Fabric(text, size, levels, algorithm)
 
 
-def _levels(topology: links.Topology) -> tuple[Level, ...]:
+def _levels(text: str, topology: links.Topology) -> tuple[Level, ...]:
     """The levels that join more than one group each, from the inside out."""
     found = []
     groups = 1
@@ -144,7 +144,11 @@ def _levels(topology: links.Topology) -> tuple[Level, ...]:
         members = topology.size if last else len(parts)
         fanout = members // groups
         if members % groups or len(set(parts.values())) > 1:
-            raise ValueError(f"{level.link.name} joins groups of different sizes; here all nodes are alike")
+            few, *_, many = sorted(set(parts.values()))
+            raise ValueError(
+                f"-n {topology.size} --links {text}: nodes of {many} and {few} GPUs; here all are alike: take a "
+                f"multiple of {many} GPUs"
+            )
         below = 1 if last else topology.size // members
         found.append(Level(level.link, fanout, below / level.nics if level.nics and below > 1 else 1))
         groups = members

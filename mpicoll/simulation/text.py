@@ -11,6 +11,7 @@ from .step import Bucket, Change, Step
 from .units import in_bytes, in_count
 
 BAR = 64  # columns
+MEMORY = "  * the GPU's memory sets its time: weights, gradients and state pass it at least once in a step"
 
 
 class Answer(NamedTuple):
@@ -121,10 +122,10 @@ def timeline(result: Step) -> list[str]:
 
 def verdict(result: Step, options: Sequence[Change]) -> list[str]:
     """What limits the step, and the step after each change."""
-    lines = [f"Verdict: {result.verdict}."]
+    lines = [f"Verdict: {result.verdict}{'*' if result.waits_for_memory else ''}."]
     bounds = result.bounds
     if result.exposed > 0:
-        tail = "" if result.limit == "network" else " (the buckets that are full last)"
+        tail = "" if result.network > result.gpu else " (the buckets that are full last)"
         lines[0] += f" {ms(result.exposed)} of communication are exposed{tail}"
         if bounds["max"] > result.gpu:
             lines[0] += f"; at least {ms(bounds['max'] - result.gpu)} are, whatever overlaps"
@@ -134,13 +135,15 @@ def verdict(result: Step, options: Sequence[Change]) -> list[str]:
         new = change.step
         times = new.bounds
         shares = percent(new.gpu / times["max"]), percent(new.efficiency)
-        rows.append((change.name, ms(new.network), ms(times["max"]), ms(times["timeline"]), *shares, new.verdict))
+        floor = "*" if new.waits_for_memory else ""
+        rows.append(
+            (change.name, ms(new.network), ms(times["max"]), ms(times["timeline"]), *shares, new.verdict + floor)
+        )
     if rows:
-        header = ("", "network", "max", "timeline", "by max", "by timeline", "")
-        lines += [
-            "What would change it, each alone (the last columns: efficiency, then the verdict)",
-            *table(header, rows, "lrrrrrl"),
-        ]
+        header = ("", "network", "max", "timeline", "by max", "by timeline", "verdict")
+        lines += ["What would change it, each alone (by: efficiency)", *table(header, rows, "lrrrrrl")]
+    if result.waits_for_memory or any(change.step.waits_for_memory for change in options):
+        lines.append(MEMORY)
     return lines
 
 

@@ -90,10 +90,15 @@ def in_count(value: float) -> str:
     return "".join(_scaled(value, {"": 1, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}, significant=4))
 
 
-def in_time(seconds: float) -> str:
-    """Microseconds to years, whichever fits; a tenth of a millisecond is one in milliseconds."""
-    if seconds < 1e-4:
+def in_time(seconds: float, like: float | None = None) -> str:
+    """Microseconds to years, whichever fits; a tenth of a millisecond is one in milliseconds.
+
+    Args:
+        like: a time below a second with which it is to share the unit.
+    """
+    scale = seconds if like is None else like
+    if scale < 1e-4:
         return f"{digits(seconds * 1e6)} us"
-    if seconds < 1:
+    if scale < 1:
         return f"{digits(seconds * 1e3)} ms"
     return " ".join(_scaled(seconds, {"s": 1, "h": HOUR, "days": DAY, "years": YEAR}))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..algorithms import ring
 from . import calls
 from .ranges import TIE
-from .timing import LAP, WARM, Timed, Watch, race
+from .timing import LAP, WARM, Watch, race
 
 SIZES = tuple(8 << power for power in range(0, 22, 2))  # 8 B to 8 MiB, by 4
 SEGMENTS = tuple(1 << power for power in range(16, 22))  # 64 KiB to 2 MiB
@@ -40,17 +41,13 @@ def segment(watch: Watch, comm: Any, seconds: float) -> int:
     """The bytes of a segment with which the ring is the fastest, over PIPELINES."""
     links = comm.links
 
-    def cut(nbytes: int, call: Timed) -> Timed:
-        def with_segments(number: int) -> object:
-            comm.links = links._replace(segment=nbytes)
-            return call(number)
-
-        return with_segments
+    def cut(nbytes: int) -> None:
+        comm.links = links._replace(segment=nbytes)
 
     found = []
     for collective, nbytes in PIPELINES:
-        call = calls.maker(comm, collective, calls.fitting(nbytes, comm.size))("ring")
-        candidates = {segment: cut(segment, call) for segment in SEGMENTS}
+        make = calls.maker(comm, collective, calls.fitting(nbytes, comm.size))
+        candidates = {segment: make("ring").within(partial(cut, segment)) for segment in SEGMENTS}
         found.append(race(watch, candidates, seconds / len(PIPELINES)))
     comm.links = links
     return best_segment(found)

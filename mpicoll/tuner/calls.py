@@ -1,13 +1,16 @@
-"""The collectives as calls that can be timed: of so many bytes, in any algorithm, again and again."""
+"""The collectives as calls that can be timed: of so many bytes, in any algorithm, in both places, again and again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .timing import Timed
+from .timing import Timed, rows_for
+
+REDUCING = ("reduce", "allreduce", "reduce_scatter")
 
 
 def fitting(nbytes: int, size: int) -> int:
@@ -15,32 +18,44 @@ def fitting(nbytes: int, size: int) -> int:
     return max(1, nbytes // (4 * size)) * 4 * size
 
 
-def maker(comm: Any, collective: str, nbytes: int) -> Callable[[str | None], Timed]:
-    """make(algorithm) is a function that performs the collective on `nbytes` bytes of float32, a `fitting` number.
+def places(collective: str) -> tuple[bool, ...]:
+    """Whether it is measured in place: reductions are done both ways, and what they reduce into is not the same."""
+    return (False, True) if collective in REDUCING else (False,)
 
-    Its argument is the call's number, by which the root moves on: a root that stays would run ahead of the others.
+
+def maker(comm: Any, collective: str, nbytes: int, in_place: bool = False) -> Callable[[str | None], Timed]:
+    """make(algorithm) are calls of the collective on `nbytes` bytes of float32, a `fitting` number.
+
+    The root moves on from call to call: a root that stays would run ahead of the others.
     """
-    whole, other = (np.ones(nbytes // 4, np.float32) for _ in range(2))  # zeros would all be one page of memory
-    part = np.ones(nbytes // 4 // comm.size, np.float32)
+    rows, count = rows_for(nbytes), nbytes // 4
+    wholes, others = np.ones((rows, count), np.float32), np.ones((rows, 0 if in_place else count), np.float32)
+    parts = np.ones((rows, count // comm.size), np.float32)
+    sent = parts if collective in ("allgather", "gather") else wholes
+    own = slice(comm.rank * count // comm.size, (comm.rank + 1) * count // comm.size)
 
-    def arguments(root: int) -> tuple[object, ...]:
+    def arguments(row: int) -> tuple[object, ...]:
+        """Views of its own for each call: a communicator remembers calls by their arrays, with all that decided."""
+        whole, part, root = wholes[row], parts[row], row * comm.size // rows
+        into = whole if in_place else others[row]
         on_root = root == comm.rank
         everywhere: dict[str, tuple[object, ...]] = {
             "broadcast": (whole, root),
-            "reduce": (whole, other if on_root else None, "sum", root),
-            "allreduce": (whole, other),
-            "reduce_scatter": (whole, part),
+            "reduce": (whole, into if on_root else None, "sum", root),
+            "allreduce": (whole, into),
+            "reduce_scatter": (whole, whole[own] if in_place else part),
             "allgather": (part, whole),
-            "alltoall": (whole, other),
+            "alltoall": (whole, into),
             "gather": (part, whole if on_root else None, root),
             "scatter": (whole if on_root else None, part, root),
             "barrier": (),
         }
         return everywhere[collective]
 
-    method, of_root = getattr(comm, collective), [arguments(root) for root in range(comm.size)]
+    method = getattr(comm, collective)
 
     def make(algorithm: str | None) -> Timed:
-        return lambda number: method(*of_root[number % len(of_root)], algorithm=algorithm)
+        calls = [partial(method, *arguments(row), algorithm=algorithm) for row in range(rows)]
+        return Timed(calls, partial(sent.fill, 1))
 
     return make

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..rules import Rule
 
@@ -17,8 +17,8 @@ def rules(times: Mapping[int, Mapping[str, float]], noise: Mapping[int, float]) 
     Of algorithms that are good for equally many sizes, the one that takes the least time there is taken.
 
     Args:
-        times: for each number of bytes the seconds of each algorithm that was measured there.
-        noise: by what share of them such times differ from one measurement to the next.
+        times: for each number of bytes the time of each algorithm that was measured there, in any unit.
+        noise: by what share of them such times may be off.
     """
     sizes, first = sorted(times), 0
     good = {size: as_good(times[size], noise[size]) for size in sizes}
@@ -54,10 +54,27 @@ def middle(a: int, b: int) -> int:
     return max(a, min(b - 1, 1 << round((math.log2(max(a, 1)) + math.log2(b)) / 2)))
 
 
-def band(times: Mapping[int, Mapping[bool, float]]) -> tuple[int, int] | None:
-    """The first and last of the neighbouring sizes where True saves the most time; None where it saves nothing."""
+def over_places(places: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean over the places (out of place, in place) of an algorithm's time, in times of the best one there.
+
+    Args:
+        places: the seconds of the same algorithms in each.
+    """
+    best = [min(times.values()) for times in places]
+    return {
+        name: sum(times[name] / least for times, least in zip(places, best, strict=True)) / len(places)
+        for name in places[0]
+    }
+
+
+def band(times: Mapping[int, Sequence[Mapping[bool, float]]]) -> tuple[int, int] | None:
+    """The first and last of the neighbouring sizes where True saves the most time; None where it saves nothing.
+
+    Args:
+        times: of each size, in several places. What counts is the place where True saves the least.
+    """
     sizes = sorted(times)
-    saved = [math.log(times[size][False] / times[size][True]) - math.log(1 + TIE) for size in sizes]
+    saved = [min(math.log(at[False] / at[True]) for at in times[size]) - math.log(1 + TIE) for size in sizes]
     best, span = 0.0, None
     for i in range(len(sizes)):
         for j in range(i, len(sizes)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -14,6 +15,7 @@ from .ranges import band
 from .timing import Probe, Timed, Watch, race
 
 CACHED, MEMORY = (1 << 16, 1 << 18, 1 << 20), 1 << 24  # bytes
+INTO = "sent", "arrived"
 PIECES = tuple(1 << power for power in range(13, 22))  # 8 KiB to 2 MiB
 
 
@@ -27,8 +29,10 @@ class Gammas:
             part = np.ones(count, np.float32)
             own = whole[count * comm.rank : count * (comm.rank + 1)]  # in place: nothing is copied
             if name[1]:
-                return lambda number: comm.reduce_scatter(whole, part, algorithm="pairwise")
-            return lambda number: comm.allgather(own, whole, algorithm="ring")
+                call, sent = partial(comm.reduce_scatter, whole, part, algorithm="pairwise"), whole
+            else:
+                call, sent = partial(comm.allgather, own, whole, algorithm="ring"), own
+            return Timed([call], partial(sent.fill, 1))
 
         self._size: int = comm.size
         self._probe = Probe(itertools.product((*CACHED, MEMORY), (False, True)), make)
@@ -50,21 +54,23 @@ class Gammas:
 
 
 def copied(watch: Watch, comm: Any, seconds: float) -> tuple[int, int]:
-    """The sizes from which and up to which a reduction is faster if it goes by way of fresh memory; (0, 0): none."""
-    ways: dict[tuple[int, bool], Timed] = {}
+    """The sizes from which and up to which a reduction is faster if it goes by way of fresh memory; (0, 0): none.
+
+    It is if it is both into what was sent, whose cache lines the receiver shares, as an all-reduce in place does it,
+    and into what has arrived, as pipelines do it.
+    """
+    found: dict[int, list[dict[bool, float]]] = {}
     for nbytes in PIECES:
-        call = exchange.maker(comm, _together(comm), nbytes, reduce=True)
-        ways |= {(nbytes, True): _within((0, nbytes), call), (nbytes, False): _within((0, 0), call)}
-    times = race(watch, ways, seconds, drop=False)
-    return band({nbytes: {fresh: times[nbytes, fresh] for fresh in (True, False)} for nbytes in PIECES}) or (0, 0)
 
+        def calls_of(into: str, fresh: bool, nbytes: int = nbytes) -> Timed:
+            limits = (0, nbytes) if fresh else (1, 0)
+            calls = exchange.maker(comm, _together(comm), nbytes, rounds=1, into=into)
+            return calls.within(partial(arrays.copy_between, *limits))
 
-def _within(limits: tuple[int, int], call: Timed) -> Timed:
-    def limited(number: int) -> object:
-        arrays.copy_between(*limits)
-        return call(number)
-
-    return limited
+        ways = {way: calls_of(*way) for way in itertools.product(INTO, (False, True))}
+        times = race(watch, ways, seconds / len(PIECES), drop=False)
+        found[nbytes] = [{fresh: times[into, fresh] for fresh in (False, True)} for into in INTO]
+    return band(found) or (0, 0)
 
 
 def _together(comm: Any) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
+from statistics import mean
 from typing import Any, NamedTuple
 
 from mpi4py import MPI
@@ -21,7 +22,8 @@ from .wires import Wires
 CHECKED = (1 << 10, 1 << 16, 1 << 20, 1 << 22, 1 << 24)  # bytes, none of them among algorithms.SIZES
 COPIED, SEGMENTS, CHECKS = 0.07, 0.1, 0.15  # shares of the time; what is left is for links and algorithms
 
-Times = dict[int, dict[str, float]]  # bytes -> algorithm -> seconds
+Times = dict[int, dict[str, float]]  # bytes -> algorithm -> time, see Found
+Cell = tuple[str, int, bool]  # collective, bytes, whether in place
 Tell = Callable[[str], object]
 
 
@@ -40,7 +42,7 @@ class Found(NamedTuple):
 
     Attributes:
         entry: for the table.
-        times: of every algorithm that was measured, by collective.
+        times: of every algorithm that was measured, by collective; in times of the best one, the mean over places.
         alone: what the model with these links takes without rules, by collective and number of bytes.
         checks: how well it predicts.
     """
@@ -89,45 +91,51 @@ def _algorithms(
     watch: Watch, comm: Any, collectives: Sequence[str], end: float, tell: Tell, look: Callable[[], None]
 ) -> tuple[dict[str, Times], dict[str, tuple[Rule, ...]], dict[str, dict[int, str]]]:
     """Times, rules, and what the model alone takes. All sizes are gone through again and again while there is time."""
-    cells = [(name, nbytes) for name in collectives for nbytes in algorithms.sizes(name, comm.size)]
-    each = (end - watch.now) / len(cells)
-    model = {(name, n): choose(name, n, comm.nodes, tuple(family(name)), comm.links) for name, n in cells}
-    races = {cell: Race(algorithms.contenders(model[cell].predicted, each)) for cell in cells}
+    sizes = {name: algorithms.sizes(name, comm.size) for name in collectives}
+    each = (end - watch.now) / sum(len(sizes[name]) * len(calls.places(name)) for name in collectives)
+    races: dict[Cell, Race[str]] = {}
+    alone: dict[str, dict[int, str]] = {name: {} for name in collectives}
+    for name in collectives:
+        for nbytes in sizes[name]:
+            model = choose(name, nbytes, comm.nodes, tuple(family(name)), comm.links)
+            alone[name][nbytes], names = model.algorithm, algorithms.contenders(model.predicted, each)
+            races |= {(name, nbytes, in_place): Race(names) for in_place in calls.places(name)}
     _run(watch, comm, races, end, tell, look)
     times: dict[str, Times] = {name: {} for name in collectives}
     noise: dict[str, dict[int, float]] = {name: {} for name in collectives}
-    alone: dict[str, dict[int, str]] = {name: {} for name in collectives}
-    for (name, nbytes), found in races.items():
-        times[name][nbytes], noise[name][nbytes] = found.times, found.noise
-        alone[name][nbytes] = model[name, nbytes].algorithm
+    for name in collectives:
+        for nbytes in sizes[name]:
+            both = [races[name, nbytes, in_place] for in_place in calls.places(name)]
+            times[name][nbytes] = ranges.over_places([found.times for found in both])
+            noise[name][nbytes] = mean(found.noise for found in both)
     return times, {name: ranges.rules(times[name], noise[name]) for name in collectives}, alone
 
 
 def _checks(watch: Watch, comm: Any, collectives: Sequence[str], end: float, tell: Tell) -> list[Check]:
     sizes = [calls.fitting(nbytes, comm.size) for nbytes in CHECKED]
     choices = {(name, n): comm.explain(name, n) for name in collectives if name != "barrier" for n in sizes}
-    races = {cell: Race([choice.algorithm]) for cell, choice in choices.items()}
+    races = {(*cell, False): Race([choice.algorithm]) for cell, choice in choices.items()}
     _run(watch, comm, races, end, lambda what: tell(f"checking the model: {what}"), lambda: None)
     found = []
     for (name, nbytes), choice in choices.items():
         taken = choice.algorithm
-        found.append(Check(name, nbytes, taken, choice.predicted[taken], races[name, nbytes].times[taken]))
+        found.append(Check(name, nbytes, taken, choice.predicted[taken], races[name, nbytes, False].times[taken]))
     return found
 
 
 def _run(
     watch: Watch,
     comm: Any,
-    races: Mapping[tuple[str, int], Race[str]],
+    races: Mapping[Cell, Race[str]],
     end: float,
     tell: Tell,
     between: Callable[[], None],
 ) -> None:
     """Laps of all races, one after the other, until `end`: what disturbs the machine for seconds is in few laps."""
     for _ in laps(watch, end):
-        for (name, nbytes), running in races.items():
+        for (name, nbytes, in_place), running in races.items():
             tell(f"{name} of {binary(nbytes)}")
-            make = calls.maker(comm, name, nbytes)
+            make = calls.maker(comm, name, nbytes, in_place)
             running.lap(watch, {algorithm: make(algorithm) for algorithm in running.alive})
         between()
 

@@ -1,22 +1,48 @@
-"""Times that can be compared, though the machine does other things too: interleaved, medians, of the slowest rank."""
+"""Times that can be compared, though the machine does other things too: interleaved, medians, of the slowest rank.
+
+What a call sends has just been written, as in a program that computes it: before each batch, outside the clock. Calls
+on the same unchanged buffers would find them in the cache of the rank that reads them. Those of a batch each have
+buffers of their own, as in benching/buffers.py, but fewer: a communicator remembers 16 calls, of all candidates.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from statistics import median, quantiles
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 Name = TypeVar("Name", bound=Hashable)
-Timed = Callable[[int], object]  # a call; its argument is its number in the batch
-
-BATCH = 1e-3  # seconds for which a call is repeated between two looks at the clock
-CALLS = 100  # in a batch, at most
-WARM = 2  # calls before the first batch of a lap; a blocking call that comes again is recorded at its second time
-LAP = 3  # batches of each candidate
+ROWS, RING_BYTES = 4, 512 << 10  # buffers of a batch: at most, and what lies in a core's cache
+SAMPLE = 1e-3  # seconds for which a call is repeated for a sample
+CALLS = 100  # in a sample, at most
+WARM = 2  # calls before the first sample of a lap; a blocking call that comes again is recorded at its second time
+LAP = 3  # samples of each candidate
 FAR, NEAR = 3.0, 1.15  # times the best: a candidate beyond is dropped, after the first lap and at last
+
+
+class Timed(NamedTuple):
+    """A batch: calls that are alike, one for each row of buffers, and what writes anew all that they send."""
+
+    calls: Sequence[Callable[[], object]]
+    fill: Callable[[], object] = lambda: None
+
+    def within(self, prepare: Callable[[], object]) -> Timed:
+        """The same after `prepare`, before each batch and outside the clock."""
+
+        def both() -> None:
+            prepare()
+            self.fill()
+
+        return Timed(self.calls, both)
+
+
+def rows_for(nbytes: int) -> int:
+    """How many calls of this size are in a batch."""
+    return max(1, min(ROWS, RING_BYTES // max(nbytes, 1)))
 
 
 class Watch(Protocol):
@@ -28,8 +54,8 @@ class Watch(Protocol):
 
     now: float
 
-    def time(self, call: Timed, calls: int) -> float:
-        """The seconds that each of so many calls takes, one after the other; the same on all ranks."""
+    def time(self, batch: Timed, calls: int) -> float:
+        """The seconds that each of so many calls takes, or of a few more in whole batches; the same on all ranks."""
 
 
 class Stopwatch:
@@ -38,15 +64,22 @@ class Stopwatch:
     def __init__(self, comm: Any) -> None:
         self._comm, self._began, self.now = comm, time.perf_counter(), 0.0
 
-    def time(self, call: Timed, calls: int) -> float:
-        self._comm.barrier(algorithm="dissemination")  # whatever MPICOLL_ALGORITHM allows to others
-        start = time.perf_counter()
-        for number in range(calls):
-            call(number)
-        end = time.perf_counter()
-        mine = np.array([(end - start) / calls, end - self._began])
+    def time(self, batch: Timed, calls: int) -> float:
+        rows = len(batch.calls)
+        for _ in range(WARM if rows > 1 else 0):  # other candidates' calls may have displaced these
+            self._seconds(batch)
+        took = [self._seconds(batch) for _ in range(-(-calls // rows))]
+        mine = np.array([sum(took) / len(took) / rows, time.perf_counter() - self._began])
         seconds, self.now = self._comm.allreduce(mine, op="max", algorithm="recursive_doubling")
         return float(seconds)
+
+    def _seconds(self, batch: Timed) -> float:
+        batch.fill()
+        self._comm.barrier(algorithm="dissemination")  # whatever MPICOLL_ALGORITHM allows to others
+        start = time.perf_counter()
+        for call in batch.calls:
+            call()
+        return time.perf_counter() - start
 
 
 class Race(Generic[Name]):
@@ -71,22 +104,22 @@ class Race(Generic[Name]):
 
     @property
     def noise(self) -> float:
-        """By how much of its median the best one's times differ: from the first quartile to the third."""
+        """By what share of it the best one's median may be off: between quartiles, over the root of how many."""
         found = min(self._samples.values(), key=median)
         low, middle, high = quantiles(found, n=4, method="inclusive") if len(found) > 1 else (0, 1, 0)
-        return (high - low) / middle
+        return (high - low) / middle / math.sqrt(len(found))
 
     def lap(self, watch: Watch, calls: Mapping[Name, Timed]) -> None:
-        """Each that is left has run LAP batches more."""
+        """Each that is left has LAP samples more."""
         warm = {name: watch.time(calls[name], WARM) for name in self._alive}
-        many = {name: max(1, min(CALLS, int(BATCH / max(seconds, 1e-9)))) for name, seconds in warm.items()}
+        many = {name: max(1, min(CALLS, int(SAMPLE / max(seconds, 1e-9)))) for name, seconds in warm.items()}
         for turn in range(LAP):
             for i in range(len(self._alive)):
                 name = self._alive[(i + turn) % len(self._alive)]
                 self._samples[name].append(watch.time(calls[name], many[name]))
         if self._drop:
             keep = NEAR + (FAR - NEAR) / 2**self._laps
-            best = min(self.times.values())  # who was disturbed is not dropped: its fastest batch counts
+            best = min(self.times.values())  # who was disturbed is not dropped: its fastest sample counts
             self._alive = [name for name in self._alive if min(self._samples[name]) <= keep * best]
         self._laps += 1
 
@@ -98,7 +131,7 @@ class Probe(Generic[Name]):
         self._race, self._make = Race(names, drop=False), make
 
     def lap(self, watch: Watch) -> None:
-        """Each call has run LAP batches more."""
+        """Each has LAP samples more."""
         self._race.lap(watch, {name: self._make(name) for name in self._race.alive})
 
     @property

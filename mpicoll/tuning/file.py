@@ -129,5 +129,8 @@ def save(file: Path, key: str, entry: Entry) -> None:
         entry = entry._replace(rules={**old.rules, **entry.rules})
     file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_name(f"{file.name}.{os.getpid()}")
-    new.write_text(dumps({**entries, key: entry}), encoding="utf-8")
-    new.replace(file)  # whoever reads sees the old one or the new one
+    try:
+        new.write_text(dumps({**entries, key: entry}), encoding="utf-8")
+        new.replace(file)  # whoever reads sees the old one or the new one
+    finally:
+        new.unlink(missing_ok=True)

@@ -59,7 +59,7 @@ def test_collectives_without_a_place_or_a_number(mpirun):
     assert [row[9:13] for row in rows(done)] == [["N/A"] * 4] * 2
     done = mpirun(2, *BENCH, "broadcast", *FEW, "-r", "1")
     assert [row[4:9] for row in rows(done)] == [["1", "N/A", "N/A", "N/A", "N/A"]] * 2
-    done = mpirun(2, *BENCH, "barrier", *FEW)
+    done = mpirun(2, *BENCH, "barrier", "-n", "2", "-w", "1")
     assert [row[:3] for row in rows(done)] == [["0", "0", "uint8"]]
     assert "not checked" in done.stdout
 
@@ -109,10 +109,13 @@ def test_a_wrong_result_ends_with_status_1_and_says_where(mpirun):
         (("allreduce", "-o", "avg", "-d", "int8"), "the average is no integer in general"),
         (("allreduce", "--algorithm", "rign"), "algorithm is 'rign'; there are"),
         (("allreduce", "--json", "nowhere/a.jsonl"), "--json nowhere/a.jsonl: No such file or directory"),
+        (("allreduce", "--plot", "nowhere/a.svg"), "--plot nowhere/a.svg: there is no folder nowhere"),
         (("allreduce", "-g", "2"), "start mpirun -np 2 python -m mpicoll.bench allreduce"),
     ],
 )
 def test_what_cannot_be_measured_is_said_once(mpirun, arguments, told):
+    if "--plot" in arguments:
+        pytest.importorskip("matplotlib")
     done = mpirun(2, *BENCH, *arguments, CUDA_VISIBLE_DEVICES="")
     assert done.returncode != 0
     assert done.stderr.count("mpicoll.bench: error: ") == 1, done.stderr

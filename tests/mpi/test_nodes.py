@@ -5,7 +5,7 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll import topology
+from mpicoll import selection, topology
 
 pytestmark = pytest.mark.mpi
 
@@ -37,6 +37,8 @@ def test_left_to_itself_a_call_is_priced_by_the_nodes_alike_on_all_ranks(monkeyp
     name = np.frombuffer(f"node {NODES[layout](MPI.COMM_WORLD.rank)}".ljust(64).encode(), np.uint8).copy()
     monkeypatch.setattr(topology, "own_name", lambda: name)
     with mpicoll.Communicator(MPI.COMM_WORLD) as comm:
+        assert isinstance(comm.nodes, selection.Nodes)  # it is a key of every call's choice
+        assert comm.nodes == tuple(node for node, _ in comm.places)
         for nbytes in 8, 80_000:
             x = np.full(nbytes // 8, comm.rank + 1.0)
             assert (comm.allreduce(x) == comm.size * (comm.size + 1) / 2).all()

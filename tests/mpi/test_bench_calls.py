@@ -1,5 +1,7 @@
 """mpicoll.bench on real messages: right calls are found right in every form, and planted faults are found and named."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -156,10 +158,38 @@ def test_the_limit_moves_as_many_bytes(comm, name):
 def test_overlap_is_measured(comm):
     case = case_of(comm, "allreduce")
     buffers = Buffers(case, False, pattern_of(case.dtype, case.op, case.size, np.asarray), 1)
-    found = overlap.measure(MPI.COMM_WORLD, Ours(comm, "nonblocking"), case, buffers, 3, np.asarray)
+    found, wrong, first = overlap.measure(MPI.COMM_WORLD, Ours(comm, "nonblocking"), case, buffers, 3, np.asarray)
+    assert (wrong, first) == (0, None)
     assert found["osu_percent"] == overlap.osu(found["pure_us"], found["compute_us"], found["overall_us"])
     assert found["imb_percent"] == overlap.imb(found["pure_us"], found["compute_us"], found["overall_us"])
     assert min(found["pure_us"], found["compute_us"], found["overall_us"]) > 0
+
+
+class LateFault:
+    """A communicator whose nonblocking all-reduce of the highest rank is wrong in its seventh call, when it ends."""
+
+    def __init__(self, comm):
+        self.comm, self.number, self.progress = comm, 0, comm.progress
+
+    def iallreduce(self, send, recv, **options):
+        handle = self.comm.iallreduce(send, recv, **options)
+        self.number += 1
+        if self.number != 7 or self.comm.rank < self.comm.size - 1:
+            return handle
+        return SimpleNamespace(wait=lambda: (handle.wait(), wrong_element(send, recv, None)))
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_fault_beside_computation_is_found(comm, check):
+    case = case_of(comm, "allreduce")
+    buffers = Buffers(case, False, pattern_of(case.dtype, case.op, case.size, np.asarray), 1)
+    ours = Ours(LateFault(comm), "nonblocking")
+    _, wrong, first = overlap.measure(MPI.COMM_WORLD, ours, case, buffers, 3, np.asarray, check)
+    if check:
+        assert wrong == 1
+        assert first.startswith(f"rank {comm.size - 1}, beside computation: index 5: expected ")
+    else:
+        assert wrong is first is None
 
 
 def test_a_ratio_is_taken_within_a_repetition(comm):
