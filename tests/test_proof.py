@@ -24,7 +24,7 @@ def whole(collective, algorithm, size, count):
 @pytest.mark.parametrize("in_place", [False, True], ids=["out_of_place", "in_place"])
 def test_every_algorithm_keeps_its_promise_for_all_counts(collective, algorithm, in_place):
     for size in range(1, 18):
-        counts = 0, 1, size - 1, size, size + 1, 2, 7, 37, 53
+        counts = (0, 1, size - 1, size, size + 1, 2, 7, 37, 53) if size < 10 else (0, size - 1, size + 1, 37)
         for count in {whole(collective, algorithm, size, count) for count in counts}:
             for root in roots(collective, size):
                 prove(collective, algorithm, size, count, root=root, in_place=in_place)
@@ -32,7 +32,7 @@ def test_every_algorithm_keeps_its_promise_for_all_counts(collective, algorithm,
 
 @each_algorithm
 def test_every_algorithm_keeps_its_promise_on_many_ranks(collective, algorithm):
-    for size in range(19, 65, 3):  # `explain verify` does the others
+    for size in (19, 32, 47, 64):  # `explain verify` does the others
         count = whole(collective, algorithm, size, size + 1)
         prove(collective, algorithm, size, count, root=size // 3, in_place=size % 2 == 0)
 

