@@ -66,11 +66,11 @@ CACHED = 4 << 20  # bytes that stay in a core's caches; memory is several times 
 # The network is a guess in both, as no two are alike: 10 Gb/s Ethernet by TCP, one NIC for a node; 200 Gb/s InfiniBand,
 # a NIC for each device.
 HOST = Links(
-    node=Wire(alpha=4e-6, beta=1e-10),
+    node=Wire(alpha=2e-6, beta=1e-10),
     network=Wire(alpha=24e-6, beta=8e-10),
     shared=True,
     gamma=1.7e-10,
-    gamma_cached=6e-11,
+    gamma_cached=1.4e-10,  # what is reduced into has just been read by another rank
     segment=ring.SEGMENT_BYTES,
 )
 # A step waits for the events of kernels, so few long steps are better. These are guesses, not measured.

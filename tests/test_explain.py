@@ -95,7 +95,7 @@ def test_where_bytes_are_equal_the_reduction_decides(text):
     said = " ".join(text("allreduce -n 2 --bytes 1M --links host").split())
     assert "It has 2 messages one after the other, 1 n bytes and 0.5 n to reduce" in said
     assert "recursive_doubling has fewer messages (1), but more to reduce (1 n): at this size the reduction" in said
-    assert "No algorithm takes less than 0.1 ms: latency 0.004 ms, bandwidth 0.1 ms, arithmetic" in said  # one unit
+    assert "No algorithm takes less than 0.1 ms: latency 0.002 ms, bandwidth 0.1 ms, arithmetic" in said  # one unit
 
 
 def test_what_is_not_compared_is_not_explained(text, monkeypatch, tmp_path):
