@@ -31,7 +31,7 @@ class Engine:
         self.spins = SPINS
 
     def share_cores(self, ranks: int) -> None:
-        """Whoever waits knows that there are so many ranks on this node: with more than cores, the others need them."""
+        """A wait gives way soon if so many ranks on this node are more than its cores: the others need them."""
         if ranks > (os.cpu_count() or 1):
             self.spins = FEW
 

@@ -69,7 +69,7 @@ class Pause:
         """Others have had the processor for a moment.
 
         Raises:
-            Timeout: `timeout` seconds have passed since the first pause.
+            Timeout: `timeout` seconds have passed since the first pause, or MPICOLL_TIMEOUT since it last went on.
             PeerLeft: a rank that `path` waits for has left, and its message is not among those that it sent before.
         """
         self.polls += 1

@@ -18,7 +18,7 @@ def heading(comm, parts):
     return (
         f"device {parts.device}\n"
         f"data   {data}; sha256 {data.sha256[:12]}\n"
-        f"model  {parts.words}; {count:,} parameters; {len(mib)} gradient buckets of {sizes} MiB\n"
+        f"model  {parts.words}; {count:,} parameters; {len(mib)} gradient bucket{'s' * (len(mib) > 1)} of {sizes} MiB\n"
         f"batch  {sampler.global_batch} samples = {ranks} rank{'s' * (ranks > 1)} x "
         f"{sampler.share // sampler.micro_batch} x {sampler.micro_batch}\n"
         f"sync   {parts.sync}\n"
