@@ -55,7 +55,7 @@ ALLOWED = {
     "communicator": {
         "progress", "selection", "tuning", "topology", "collectives", "leaving", "runtime", "arrays", "foreign", "gpu"
     },
-    "training": {"cost", "algorithms", "gpu", "probe", "runtime"},
+    "training": {"algorithms", "command", "cost", "gpu", "probe", "runtime"},
     "benching": {
         "algorithms", "arrays", "command", "communicator", "cost", "explaining", "gpu", "plot", "probe", "selection",
         "simulation",
@@ -127,6 +127,7 @@ def test_layers_and_data_know_no_ranks():
             "probe",
             "foreign",
             "train",
+            "training.options",
             "bench",
             "explain",
             "simulate",

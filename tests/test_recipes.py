@@ -6,8 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from mpicoll import train
-from mpicoll.training import recipes
+from mpicoll.training import options, recipes
 from mpicoll.training.data import Text
 
 TEXT = "the quick brown fox jumps over the lazy dog; " * 40
@@ -16,7 +15,7 @@ TEXT = "the quick brown fox jumps over the lazy dog; " * 40
 @pytest.mark.parametrize("recipe", ["tiny", "mlp", "digits"])
 def test_a_recipe_builds_a_model_for_its_data(recipe):
     words = {"tiny": [], "mlp": ["--model", "mlp"], "digits": ["--model", "mlp", "--data", "digits"]}[recipe]
-    args = train.parse(words)
+    args = options.parse(words, "")
     assert args.recipe == recipe
     content = np.zeros((30, 65), np.uint8).tobytes() if recipe == "digits" else TEXT.encode()
     data = recipes.load(args, content)
@@ -29,7 +28,9 @@ def test_a_recipe_builds_a_model_for_its_data(recipe):
 
 
 def test_what_is_said_comes_before_the_recipe():
-    args = train.parse(["--preset", "small", "--context", "16", "--layers", "0", "--clip", "0", "--optimizer", "sgd"])
+    args = options.parse(
+        ["--preset", "small", "--context", "16", "--layers", "0", "--clip", "0", "--optimizer", "sgd"], ""
+    )
     assert (args.layers, args.clip, args.width) == (0, 0, recipes.RECIPES["small"]["width"])
     assert args.lr == recipes.RECIPES["small"]["lr"]["sgd"]
     assert recipes.build(args, Text(TEXT.encode(), args.context, predicted=args.context)).parameters
@@ -49,14 +50,14 @@ def test_what_is_said_comes_before_the_recipe():
 )
 def test_what_does_not_fit_is_named(words, message):
     with contextlib.redirect_stderr(io.StringIO()) as said, pytest.raises(SystemExit) as ending:
-        train.parse(words.split())
+        options.parse(words.split(), "")
     assert ending.value.code == 2
     assert message in said.getvalue()
 
 
 @pytest.mark.parametrize(("rule", "factor"), [("none", 1), ("sqrt", 2), ("linear", 4)])
 def test_the_rate_follows_the_batch_by_the_rule_that_is_printed(rule, factor):
-    args = train.parse(["--lr", "0.25", "--global-batch", str(4 * recipes.RECIPES["tiny"]["global_batch"])])
+    args = options.parse(["--lr", "0.25", "--global-batch", str(4 * recipes.RECIPES["tiny"]["global_batch"])], "")
     args.lr_rule = rule
     rate, words = recipes.peak_rate(args)
     assert rate == 0.25 * factor

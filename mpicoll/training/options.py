@@ -1,0 +1,105 @@
+"""What the trainer is told: its arguments, with the values of a recipe where nothing is said. Nothing is loaded yet."""
+
+import argparse
+import math
+
+from ..command import Parser
+from . import recipes, sync
+
+
+def at_least(least, kind=int):
+    """The type of an argument that is a finite number, not below `least`."""
+
+    def number(text):
+        value = kind(text)
+        if not least <= value < math.inf:
+            raise argparse.ArgumentTypeError(f"{text} is not a number from {least} up")
+        return value
+
+    number.__name__ = kind.__name__  # what argparse calls it in "invalid int value"
+    return number
+
+
+def fraction(text):
+    """The type of an argument from 0 to 1."""
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 1")
+    return value
+
+
+def parse(argv, description):
+    """The arguments; help and errors are printed by rank 0 only, and before MPI starts."""
+    parser = Parser(prog="mpicoll.train", description=description)
+    for about, add_arguments in GROUPS.items():
+        add_arguments(parser.add_argument_group(about))
+    args = parser.parse_args(argv)
+    try:
+        recipes.complete(args)
+        sync.check(args)
+    except ValueError as error:
+        parser.error(str(error))
+    return args
+
+
+def model_and_data(group):
+    add = group.add_argument
+    add("--model", choices=("gpt", "mlp"), default="gpt", help="gpt predicts at every position, mlp after the last one")
+    add("--preset", choices=recipes.GPTS, help="the GPT's sizes, batch, steps and rate; None: tiny")
+    add("--data", metavar="FILE", help="UTF-8 text, read by rank 0, or digits; None: the documentation of CPython")
+    add("--context", type=at_least(1), help=f"characters from which the next one is predicted; None: {told('context')}")
+    add("--layers", type=at_least(0), help=f"blocks of a GPT, hidden layers of an MLP; None: {told('layers')}")
+    add("--width", type=at_least(1), help=f"of a GPT; None: {told('width')}")
+    add("--heads", type=at_least(1), help=f"of a GPT's attention; None: {told('heads')}")
+    add("--hidden", type=at_least(1), help=f"width of an MLP's hidden layer; None: {told('hidden')}")
+    add("--embedding", type=at_least(1), help=f"width of a character in an MLP; None: {told('embedding')}")
+    add("--seed", type=at_least(0), default=0, help="of the initial weights and of the order of the samples")
+    add("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: GPUs if every rank has one")
+
+
+def steps_and_rate(group):
+    length = group.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=at_least(1), help=f"steps to train for; None: {told('steps')}")
+    length.add_argument("--epochs", type=at_least(0.001, float), help="instead: times that the data are learnt")
+    add = group.add_argument
+    add("--global-batch", type=at_least(1), help=f"samples per step over all ranks; None: {told('global_batch')}")
+    add("--micro-batch", type=at_least(1), help="samples a rank computes at a time; None: its whole share")
+    add("--optimizer", choices=("adamw", "sgd"), default="adamw", help="SGD has a momentum of 0.9")
+    rates = told("lr", lambda lr: f"{lr['adamw']:g} or {lr['sgd']:g}")
+    add("--lr", type=at_least(0, float), help=f"peak learning rate, for AdamW or SGD; None: {rates}")
+    rule = "what the rate is multiplied by for another batch than the default: 1, or their ratio, or its root"
+    add("--lr-rule", choices=tuple(recipes.LR_RULES), default="none", help=rule)
+    add("--warmup", type=fraction, default=0.05, help="part of the steps in which the rate rises, before its cosine")
+    add("--clip", type=at_least(0, float), help=f"largest norm of the gradients, 0: any; None: {told('clip')}")
+    add("--check-finite", action="store_true", help="end with parameter and rank if a gradient is not finite")
+
+
+def synchronisation(group):
+    add = group.add_argument
+    add("--sync", choices=tuple(sync.MODES), default="allreduce", help="; ".join(map(": ".join, sync.MODES.items())))
+    add("--dedicated-server", action="store_true", help="with --sync parameter-server: rank 0 computes no gradients")
+    add("--algorithm", help="of the all-reduce, by name; None: chosen by size")
+    add("--bucket-cap-mb", type=at_least(0, float), default=25, help="MiB per gradient bucket (the first: 1 at most)")
+    add("--wire-dtype", choices=sync.WIRES, help="gradients travel so, with error feedback; None: as they are")
+    add("--no-overlap", action="store_true", help="communicate only when backward has ended, whatever --sync")
+    add("--progress-thread", action="store_true", help="a thread drives communication beside the computation")
+    add("--layer-drop", type=fraction, default=0, help="probability that a rank leaves out a half block of a GPT")
+    add("--find-unused-parameters", action="store_true", help="layers may be left out; needed by --layer-drop")
+
+
+def results(group):
+    group.add_argument("--metrics", metavar="FILE", help="JSON lines: one per step, then a summary")
+
+
+GROUPS = {
+    "model and data": model_and_data,
+    "steps and learning rate": steps_and_rate,
+    "synchronisation": synchronisation,
+    "results": results,
+}
+
+
+def told(name, words="{:g}".format):
+    """The values of the recipes that have this argument, for --help."""
+    found = {recipe: words(values[name]) for recipe, values in recipes.RECIPES.items() if name in values}
+    return ", ".join(f"{value} ({recipe})" for recipe, value in found.items())
