@@ -15,6 +15,7 @@ _PUBLIC = {
     "DistributedDataParallel": "training.ddp",
     "Reducer": "training.reducer",
     "CollectiveError": "progress",
+    "CollectiveMismatch": "debug",
     "Handle": "progress",
     "PeerLeft": "progress",
     "Plan": "progress",

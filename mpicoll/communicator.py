@@ -7,7 +7,8 @@ import os
 import numpy as np
 from mpi4py import MPI
 
-from . import arrays, foreign, gpu, leaving, runtime, selection, topology, tuning
+from . import arrays, debug, foreign, gpu, jobs, launch, leaving, runtime, selection, topology, tuning
+from .algorithms.cut import even
 from .collectives import Collectives
 from .progress.call import LiveCall, Transport, in_turn
 from .progress.engine import ENGINE, Handle, drive, progress, run
@@ -44,6 +45,10 @@ class Communicator(Collectives):
         mpi_comm: an mpi4py intracommunicator; it is duplicated, which is collective, so messages never mix with yours.
             Close what you no longer need, or use `with`: MPIs have only some 2,000 communicators.
 
+    Raises:
+        ValueError: a launcher has started several processes that are each a world of size 1 (MPI.COMM_SELF is always
+            right, and MPICOLL_SINGLETON=1 says that they are meant), or a variable of MPICOLL_... cannot be used.
+
     Attributes:
         rank, size: this rank, and how many there are.
         node, local_rank: the number of this rank's node, counted by lowest rank, and its rank among those of the node
@@ -57,6 +62,8 @@ class Communicator(Collectives):
             raise ValueError("Communicator: mpi_comm is MPI.COMM_NULL: this rank is not part of it")
         if not isinstance(mpi_comm, MPI.Intracomm):
             raise TypeError(f"Communicator: mpi_comm is of type {type(mpi_comm).__name__}; pass e.g. MPI.COMM_WORLD")
+        if mpi_comm != MPI.COMM_SELF:
+            launch.refuse_singletons(MPI.COMM_WORLD.size)
         duplicate, request = mpi_comm.Idup()  # not Dup: others may still need this rank to drive what is in flight
         drive([request])
         duplicate.Set_errhandler(MPI.ERRORS_RETURN)
@@ -65,6 +72,7 @@ class Communicator(Collectives):
         self._transport.at_close.append(self._replays.clear)
         self.rank, self.size = self._transport.rank, self._transport.size
         leaving.register(self._transport)
+        self._checks = None
         self.allowed, self.links, self.rules = selection.parse(""), selection.HOST, None
         self.nodes = selection.Nodes((0,) * self.size)
         names = self.iallgather(topology.own_name(), algorithm="ring").wait().reshape(self.size, -1)
@@ -73,10 +81,16 @@ class Communicator(Collectives):
         self.node, self.local_rank = self.places[self.rank]
         ENGINE.share_cores(self.nodes.count(self.node))
         table = tuning.look() if self.rank == 0 else ()
-        told = json.dumps([os.environ.get(selection.VARIABLE, ""), gpu.in_use(), *table])
-        text, devices, *table = json.loads(self._of_rank_0(told))
+        try:
+            checked = debug.wanted()
+        except ValueError as error:  # all ranks raise it, below
+            checked = str(error)
+        told = json.dumps([os.environ.get(selection.VARIABLE, ""), gpu.in_use(), checked, *table])
+        text, devices, checked, *table = json.loads(self._of_rank_0(told))
         hosts = [bytes(name).rstrip(b"\0").decode() for name in names]
         try:
+            if isinstance(checked, str):
+                raise ValueError(checked)
             self.allowed = selection.parse(text)
             tuned = tuning.tuned(tuning.Source(*table), self.nodes, tuning.this_mpi(), hosts)
         except ValueError:
@@ -87,7 +101,17 @@ class Communicator(Collectives):
         elif tuned:
             self.links, self.rules = tuned.links, tuned.rules
             arrays.copy_between(*tuned.entry.copied)
+        if checked:
+            self._checks = debug.Checks(self.rank, self._tell_all)
+            self._transport.poisons = True
         self._transport.bytes_sent = 0
+
+    def _tell_all(self, line):
+        """The bytes of all ranks, one after the other; it counts nowhere."""
+        before = self._transport.bytes_sent
+        lines = self._launch(jobs.allgather(self, line, None, None, "ring")).wait()
+        self._transport.bytes_sent = before
+        return lines
 
     def _of_rank_0(self, text):
         """Rank 0's text: what decides on all ranks must be the same on all."""
@@ -141,6 +165,20 @@ class Communicator(Collectives):
             return selection.forced(collective, algorithm)
         return selection.choose(collective, nbytes, self.nodes, self.allowed[collective], self.links, self.rules)
 
+    def cost(self, collective, count, itemsize, algorithm=None, root=0):
+        """What a call costs this rank by the closed forms, a cost.Cost with rounds, messages and bytes.
+
+        Args:
+            collective, algorithm: as for `explain`.
+            count, itemsize: elements of the whole buffer, cut as evenly as possible, and bytes of one.
+            root: of the call.
+
+        Raises:
+            ValueError: as for `explain`.
+        """
+        name, counts = self.explain(collective, count * itemsize, algorithm).algorithm, even(count, self.size)
+        return selection.cost_of(collective, name, self.rank, counts, itemsize, root, self.nodes, self.links)
+
     @staticmethod
     def progress():
         """Everything nonblocking of this process has gone on as far as it can without waiting."""
@@ -156,12 +194,12 @@ class Communicator(Collectives):
         if started() is not None:
             return self._finish(self._start(make, first, second, *rest))
         if replay is None or not replay.usable():
-            job = self._job(make, first, second, *rest)
+            job = self._checked(make, "", first, second, *rest)
 
             def same(first, second):
                 return make(self, first, second, *rest)
 
-            replay = key and self._replays.note(key, (first, second), same, job)
+            replay = key and not self._checks and self._replays.note(key, (first, second), same, job)
         if replay:
             replay.run()
             return (first, second)[replay.result] if replay.result is not None else None
@@ -170,8 +208,10 @@ class Communicator(Collectives):
         return job.result
 
     def _start(self, make, *arguments):
+        return self._launch(self._checked(make, "nonblocking", *arguments))
+
+    def _launch(self, job):
         transport = self._transport
-        job = self._job(make, *arguments)
         call = LiveCall(transport, job, transport.next_block())
         handle = Handle(begin(call, job.program(call.comm, call.op)), job.result)
         transport.in_flight(handle)
@@ -179,10 +219,11 @@ class Communicator(Collectives):
 
     def _plan(self, make, *arguments):
         transport = self._transport
-        job = self._job(make, *arguments)
+        job = self._checked(make, "plan", *arguments)
         block = transport.plan_block(job.name)
         call = RecordingCall(transport, job, block)
-        plan = Plan(call, job.program(call.comm, call.op), job.result, lambda: transport.plans.pop(block))
+        kind = functools.partial(debug.CheckedPlan, self._checks) if self._checks else Plan
+        plan = kind(call, job.program(call.comm, call.op), job.result, lambda: transport.plans.pop(block))
         transport.plans[block] = plan
         return plan
 
@@ -202,6 +243,13 @@ class Communicator(Collectives):
             return complete(handle)
         handles.append(handle)
         return handle.result
+
+    def _checked(self, make, form, *arguments):
+        """The job of a collective, which with MPICOLL_DEBUG all ranks are about to start alike."""
+        job = self._job(make, *arguments)
+        if self._checks:
+            self._checks(job, make, arguments, form)
+        return job
 
     def _job(self, make, *arguments):
         if all(type(argument) in _PLAIN for argument in arguments):

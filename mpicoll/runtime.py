@@ -1,16 +1,45 @@
 """What surrounds a parallel program: facts known before MPI starts, and how it ends when something goes wrong."""
 
 import builtins
+import contextlib
 import os
+import re
 import sys
 import threading
 import time
 import traceback
+from typing import NamedTuple
 
 _RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 _LOCAL_RANK = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 _LOCAL_SIZE = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+
+# Who starts processes, how many of them as it tells each, and what shows that it did. The first that is there counts:
+# an mpirun runs inside a Slurm step, not the reverse. A batch script has SLURM_PROCID and often SLURM_NTASKS, but no
+# SLURM_STEP_NUM_TASKS; that of an interactive step is 1.
+_LAUNCHERS = (
+    ("Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("MPICH's mpirun", "PMI_SIZE", "MPI_LOCALRANKID"),
+    ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+    ("a launcher that speaks PMI", "PMI_SIZE", "PMI_RANK"),
+    ("torchrun", "WORLD_SIZE", "RANK"),
+)
+
+
+class Launch(NamedTuple):
+    """Who started this process, and how many it says that it started; ("", 1) if nobody says so."""
+
+    by: str
+    size: int
+
+
+def launch(environment=os.environ):
+    """The Launch that the environment tells of; known before MPI starts."""
+    for by, size, sign in _LAUNCHERS:
+        if sign in environment and environment.get(size, "").isdecimal():
+            return Launch(by, int(environment[size]))
+    return Launch("", 1)
 
 
 def _from_launcher(names, default):
@@ -19,7 +48,7 @@ def _from_launcher(names, default):
 
 def launched_rank():
     """This process's rank as the launcher told it, 0 without one; known before MPI starts."""
-    return _from_launcher(_RANK, 0)
+    return _from_launcher(("RANK",) if launch().by == "torchrun" else _RANK, 0)
 
 
 def launched_local_rank():
@@ -27,14 +56,49 @@ def launched_local_rank():
     return _from_launcher(_LOCAL_RANK, 0)
 
 
+def launched_local_size():
+    """How many ranks are on this node as the launcher told it, 1 without one; known before MPI starts."""
+    if launch().by == "srun" and "SLURM_STEP_TASKS_PER_NODE" in os.environ:  # such as 2(x3),1: one number for each node
+        terms = re.findall(r"(\d+)(?:\(x(\d+)\))?", os.environ["SLURM_STEP_TASKS_PER_NODE"])
+        sizes = [int(size) for size, times in terms for _ in range(int(times or 1))]
+        return sizes[int(os.environ.get("SLURM_NODEID", 0))]
+    return _from_launcher(_LOCAL_SIZE, 1)
+
+
 def limit_threads():
     """NumPy's matrix products will use the cores that are this rank's share of the node; call it before NumPy loads.
 
-    Otherwise every rank starts as many threads as there are cores. What the user has set stays.
+    Otherwise every rank starts as many threads as there are cores. What the user has set stays. Where NumPy has loaded
+    already and takes more than the share, rank 0 says so.
     """
-    share = max(1, len(os.sched_getaffinity(0)) // _from_launcher(_LOCAL_SIZE, 1))
-    for name in _THREADS:
-        os.environ.setdefault(name, str(share))
+    cores = len(os.sched_getaffinity(0))
+    share = share_of(cores, launched_local_size(), cores_of_all())
+    unset = [name for name in _THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(unset, str(share)))
+    if "numpy" in sys.modules and len(unset) == len(_THREADS) and share < cores and launched_rank() == 0:
+        what = f"NumPy was loaded before limit_threads: every rank may use {cores} threads where {share} are its share"
+        print(f"mpicoll: {what}; set OMP_NUM_THREADS={share}, or import NumPy later", file=sys.stderr, flush=True)
+
+
+def share_of(cores, ranks, of_all):
+    """How many cores are a rank's own.
+
+    Args:
+        cores: that it may use.
+        ranks: on its node.
+        of_all: the cores that all of those ranks may use; more than `cores` if the launcher has bound them to parts.
+    """
+    cores = min(cores, of_all)
+    sharing = -(-ranks * cores // of_all)  # ranks with the same cores, if all are spread evenly
+    return max(1, cores // sharing)
+
+
+def cores_of_all():
+    """The cores that the ranks of this node may use together: what the job has there, or what the launcher may use."""
+    cores = os.sched_getaffinity(0)
+    with contextlib.suppress(OSError):  # the launcher has just ended
+        cores = max(cores, os.sched_getaffinity(os.getppid()), key=len)
+    return min(len(cores), int(os.environ.get("SLURM_CPUS_ON_NODE", len(cores))))
 
 
 def install_abort_hook(is_over):

@@ -10,10 +10,12 @@ communicator was made, whatever arrays a call then gets.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from .algorithms import COLLECTIVES, FAMILIES
+from . import cost
+from .algorithms import COLLECTIVES, FAMILIES, in_order, parameters
+from .cost import Cost
 from .language import Algorithm
 from .pricing import CLOSE, DEVICE, HOST, Links, Nodes, Prices, across, base, family, options_of, rounded
 from .rules import Rule, Rules
@@ -27,6 +29,7 @@ __all__ = [
     "Nodes",
     "choose",
     "chosen",
+    "cost_of",
     "family",
     "forced",
     "function",
@@ -124,7 +127,7 @@ def choose(
     if count == 1:
         prices = Prices({name: links.predict(collective, name, nbytes, size) for name in names})
     else:
-        prices = across(collective, rounded(nbytes), nodes, allowed, links)
+        prices = across(collective, rounded(nbytes), tuple(sorted(nodes)), allowed, links)  # see `function`
     predicted, least, scaled, partners = prices
     rule = _rule(collective, nbytes, allowed, rules)
     if rule and rules:
@@ -179,9 +182,39 @@ def _rule(collective: str, nbytes: int, allowed: tuple[str, ...], rules: Rules |
 def function(
     collective: str, algorithm: str, nbytes: int, nodes: tuple[int, ...], links: Links
 ) -> Callable[..., Algorithm]:
-    """The function of an algorithm, with its options; nodes[r] is the number of rank r's node."""
+    """The function of an algorithm, with its options; nodes[r] is the number of rank r's node.
+
+    It counts the ranks node by node, if it does not look at the nodes itself.
+    """
     found, options = family(collective)[algorithm], options_of(collective, algorithm, nbytes, nodes, links)
+    if order := machine_order(nodes, options):
+        found = in_order(found, order)
     return functools.partial(found, **options) if options else found
+
+
+def machine_order(nodes: tuple[int, ...], options: dict[str, Any]) -> tuple[int, ...] | None:
+    """The ranks node by node; None: they are so already, or the algorithm with these options looks at the nodes."""
+    if "nodes" in options or nodes == tuple(sorted(nodes)):
+        return None
+    return tuple(sorted(range(len(nodes)), key=nodes.__getitem__))
+
+
+def cost_of(
+    collective: str,
+    algorithm: str,
+    rank: int,
+    counts: Sequence[int],
+    itemsize: int,
+    root: int,
+    nodes: tuple[int, ...],
+    links: Links,
+) -> Cost:
+    """What `function` costs this rank, by the closed forms; arguments as of `cost.of`."""
+    options = options_of(collective, algorithm, sum(counts) * itemsize, nodes, links)
+    order = machine_order(nodes, options) or range(len(nodes))
+    if {"chunks", "result_chunks"} & set(parameters(family(collective)[algorithm])):
+        counts = [counts[r] for r in order]
+    return cost.of(base(collective), algorithm, order.index(rank), counts, itemsize, order.index(root), **options)
 
 
 def forced(collective: str, algorithm: object) -> Choice:

@@ -126,8 +126,8 @@ def plant_channels(monkeypatch):
         pytest.param(
             "allreduce",
             "ring",
-            "channels)[k] for rank in order",
-            "channels)[0] for rank in order",
+            "channels)[k] for chunk in",
+            "channels)[0] for chunk in",
             faults.FinishedTwice,
             r"rank \d on lane 1, round \d: finish of",
             id="all_channels_take_the_first_part",
@@ -135,8 +135,8 @@ def plant_channels(monkeypatch):
         pytest.param(
             "reduce_scatter",
             "ring",
-            "[k] for rank in order",
-            "[k] for rank in sorted(order)",
+            "seen(name, argument, order)]",
+            "seen(name, argument, sorted(order))]",
             faults.WrongElement,
             r"reduce_scatter: result of rank 0, element \d is element \d+ = .* instead of element",
             id="the_chunks_are_not_turned_with_the_ranks",
@@ -144,8 +144,8 @@ def plant_channels(monkeypatch):
         pytest.param(
             "broadcast",
             "tree",
-            "order.index(argument)",
-            "argument",
+            "return seen(name, argument, order)",
+            "return argument",
             faults.ReadOnly,
             r"rank 0 on lane 1, round 0: receive of 4 elements from rank 1",
             id="the_root_is_not_turned_with_the_ranks",

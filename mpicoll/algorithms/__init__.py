@@ -33,6 +33,7 @@ from . import (
 )
 from .channels import side_by_side
 from .cut import split
+from .order import seen
 
 COLLECTIVES = (
     "broadcast",
@@ -74,6 +75,18 @@ def with_channels(function: Callable[..., Algorithm]) -> Callable[..., Algorithm
     option = inspect.Parameter("channels", inspect.Parameter.KEYWORD_ONLY, default=1, annotation=int)
     shown = signature.replace(parameters=[*signature.parameters.values(), option])
     algorithm.__signature__ = shown  # type: ignore[attr-defined]
+    return algorithm
+
+
+def in_order(function: Callable[..., Algorithm], order: Sequence[int]) -> Callable[..., Algorithm]:
+    """The algorithm with its ranks in this order, see `order`; its parameters stay the same."""
+    names = parameters(function)
+
+    @functools.wraps(function)
+    def algorithm(comm: Comm, *arguments: Any, **options: Any) -> Algorithm:
+        given = (seen(name, argument, order) for name, argument in zip(names, arguments, strict=False))
+        return function(comm.group(order), *given, **options)
+
     return algorithm
 
 

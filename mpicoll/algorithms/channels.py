@@ -18,6 +18,7 @@ from typing import Any
 
 from ..language import Algorithm, Comm
 from .cut import cut
+from .order import seen
 
 
 def side_by_side(
@@ -36,10 +37,8 @@ def side_by_side(
 
 def _part(name: str, argument: Any, k: int, channels: int, order: range) -> Any:
     """What channel k, with the ranks in this order, gets instead of an argument."""
-    if argument is None or name == "op":
-        return argument
-    if name == "root":
-        return order.index(argument)
+    if argument is None or name in ("op", "root"):
+        return seen(name, argument, order)
     if name in ("chunks", "result_chunks"):
-        return [cut(argument[rank], channels)[k] for rank in order]
+        return [cut(chunk, channels)[k] for chunk in seen(name, argument, order)]
     return cut(argument, channels)[k]

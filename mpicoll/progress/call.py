@@ -70,6 +70,7 @@ class Transport:
     Attributes:
         mpi: the private mpi4py communicator.
         bytes_sent: bytes given to Isend so far, by this rank.
+        poisons: scratch memory is all ones, NaN and -1, when a call gets it: for debugging.
         broken: None, or what went wrong: from then on nothing more is started.
         pool: free scratch memory, lists by kind of array and capacity. Fresh memory for each call made a 64 MiB ring
             several times slower: its pages are touched for the first time while the neighbours wait.
@@ -78,6 +79,7 @@ class Transport:
     def __init__(self, mpi: MPI.Intracomm) -> None:
         self.mpi, self.rank, self.size = mpi, mpi.rank, mpi.size
         self.bytes_sent = 0
+        self.poisons = False
         self.broken: str | None = None
         self.goodbyes: list[MPI.Request] = []
         self.pool: dict[tuple[Kind | Pinned, int], list[Any]] = {}
@@ -265,6 +267,8 @@ class LiveCall(Call):
 
     def scratch(self, like: Any, count: int) -> Any:
         memory, free = self.transport.take(self.kind, count * like.dtype.itemsize)
+        if self.transport.poisons:
+            memory.fill(0xFF)
         self.scratches.append((memory, free))
         return self.kind.view(memory, count, like.dtype)
 

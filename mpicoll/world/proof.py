@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from ..algorithms import FAMILIES, cut, prepare
+from ..algorithms import FAMILIES, cut, in_order, prepare
 from ..language import Algorithm, Comm, Op, Program
 from .faults import Divergence, LeftEarly, MissingContribution, NotFinished, UnsetData, WrongElement
 from .memory import Memory
@@ -32,6 +32,7 @@ def prove(
     in_place: bool = False,
     seed: int | None = None,
     world: World | None = None,
+    order: Sequence[int] | None = None,
     **options: Any,
 ) -> Proof:
     """The algorithm does what the collective promises on `size` ranks, or a Fault is raised that says what is wrong.
@@ -44,6 +45,7 @@ def prove(
             the root: the reverse); an all-to-all is never in place.
         seed: as in `World`.
         world: of `size` ranks and of symbols, new; by default one that keeps no record.
+        order: in which the algorithm counts the ranks, see `algorithms.order`; None: as they are.
         options: the algorithm's own, such as `segments`.
     """
     if counts is None:
@@ -54,7 +56,7 @@ def prove(
     symbols = world.values
     assert isinstance(symbols, Symbols)
     arguments, results = _BUFFERS[collective](symbols, counts, root, in_place)
-    ran = world.run(bind(collective, algorithm, arguments, counts, root, options))
+    ran = world.run(bind(collective, algorithm, arguments, counts, root, options, order))
     if collective == "barrier":
         for rank, others in enumerate(world.unheard()):
             if others:
@@ -70,9 +72,12 @@ def bind(
     counts: Sequence[Any],
     root: int,
     options: dict[str, Any],
+    order: Sequence[int] | None = None,
 ) -> Program:
     """The algorithm as a program: rank r of the comm passes the arrays arguments[r]; the others as in `prove`."""
     function = FAMILIES[collective][algorithm]
+    if order is not None:
+        function = in_order(function, order)
 
     def program(comm: Comm, op: Op) -> Algorithm:
         arrays = prepare(function, arguments[comm.rank], *_lengths(collective, counts, comm.rank))

@@ -1,0 +1,158 @@
+"""MPICOLL_DEBUG=1: ranks compare every collective before it starts, and memory that is to be written holds NaN first.
+
+Ranks that call different things, or the same in another order, would match the wrong messages: they would wait for
+ever, or end with wrong numbers. With the variable set (rank 0's counts, when a communicator is made) each collective,
+and each start of a plan, first exchanges what it is; if ranks disagree, all of them raise the same error, with a table,
+and nothing has been sent. That costs a message to every rank and back, and calls wait for one another; without the
+variable it costs nothing.
+"""
+
+import inspect
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from .progress.plan import Plan
+
+VARIABLE = "MPICOLL_DEBUG"
+LENGTH = 400  # characters of what a rank tells; longer lists of counts are cut
+NAMED = ("root", "counts", "algorithm")  # told as name=value
+OWN = {str(Path(__file__).parent / f"{name}.py") for name in ("collectives", "communicator", "debug")}
+
+
+class CollectiveMismatch(RuntimeError):
+    """The ranks of a communicator are about to do different things."""
+
+
+def wanted():
+    """Whether the environment asks for it.
+
+    Raises:
+        ValueError: the variable has another value than "", "0" and "1".
+    """
+    text = os.environ.get(VARIABLE, "")
+    if text not in ("", "0", "1"):
+        raise ValueError(f"{VARIABLE} is {text!r}; it is 1, or 0")
+    return text == "1"
+
+
+class Checks:
+    """What a communicator does before each of its collectives.
+
+    Args:
+        exchange: a blocking all-gather of bytes among the communicator's ranks, which is not checked itself.
+    """
+
+    def __init__(self, rank, exchange):
+        self.rank, self._exchange, self.number = rank, exchange, 0
+
+    def __call__(self, job, make, arguments, form=""):
+        """All ranks are about to do the same, and what the collective is to write holds no number.
+
+        Args:
+            job: of the call.
+            make, arguments: the job's function and what the user passed to it.
+            form: "nonblocking" or the like; a blocking call may match any other, a plan or an i-form may not.
+
+        Raises:
+            CollectiveMismatch: on all ranks, with a table of what each is about to do.
+        """
+        told = {"collective": job.name, "form": form, **_told(job, make, arguments)}
+        self.compare(told)
+        _poison(job, arguments, told.get("root") == str(self.rank))
+
+    def compare(self, told):
+        """All ranks have told the same, of the call with the same number.
+
+        Args:
+            told: name → value of what is compared.
+
+        Raises:
+            CollectiveMismatch: they have not.
+        """
+        self.number += 1
+        words = " ".join(f"{name}={value}" if name in NAMED else str(value) for name, value in told.items() if value)
+        text = json.dumps([f"call {self.number}", words[:LENGTH], _caller()[-LENGTH:]]).encode()
+        line = np.zeros(4 * LENGTH, np.uint8)
+        line[: len(text)] = np.frombuffer(text, np.uint8)
+        everyone = [json.loads(bytes(row).rstrip(b"\0")) for row in self._exchange(line).reshape(-1, len(line))]
+        if any(said != everyone[0][:2] for *said, _ in everyone):
+            raise CollectiveMismatch(table(everyone))
+
+
+class CheckedPlan(Plan):
+    """A plan whose starts are compared over the ranks."""
+
+    __slots__ = ("_checks",)
+
+    def __init__(self, checks, *rest):
+        self._checks = checks
+        super().__init__(*rest)
+
+    def start(self):
+        self._checks.compare({"collective": self._call.name, "form": "start of a plan"})
+        super().start()
+
+
+def table(everyone):
+    """The ranks grouped by what they are about to do, most first.
+
+    Args:
+        everyone: of each rank (number of the call, what it is, the caller's line).
+    """
+    groups = {}
+    for rank, (number, what, line) in enumerate(everyone):
+        groups.setdefault((number, what), []).append((rank, line))
+    rows = []
+    for said, members in sorted(groups.items(), key=lambda item: -len(item[1])):
+        ranks = ", ".join(str(rank) for rank, _ in members)
+        rows.append(
+            (f"rank{'s' * (len(members) > 1)} {ranks}", *said, ", ".join(sorted({line for _, line in members})))
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "the ranks of this communicator call different collectives:\n  " + "\n  ".join(lines)
+
+
+def _told(job, make, arguments):
+    """What must be alike on all ranks, by name; in an all-to-all with counts ranks have their own."""
+    found = {}
+    if job.name != "barrier":
+        found["dtype"] = str(job.dtype)
+        if job.name != "alltoallv":
+            found["count"] = f"x {job.nbytes // job.dtype.itemsize}"
+    if job.name in ("reduce", "allreduce", "reduce_scatter"):
+        found["op"] = job.op
+    _, _, _, *names = inspect.signature(make).parameters
+    given = dict(zip(names, arguments[2:], strict=False))
+    for name in ("root", "counts", "algorithm"):
+        value = given.get(name)
+        if value is not None and job.name != "alltoallv":
+            found[name] = str(list(map(int, value)) if name == "counts" else getattr(value, "__name__", value))
+    return found
+
+
+def _poison(job, arguments, is_root):
+    """What the collective is to write is all ones: NaN, and -1."""
+    first, result = arguments[0], job.result
+    if job.name == "broadcast":
+        untouched = is_root
+    else:
+        untouched = result is None or first is None or job.kind.shares_memory(*map(_flat, (first, result)))
+    if not untouched and type(result) is np.ndarray:
+        _flat(result).view(np.uint8).fill(0xFF)
+
+
+def _flat(array):
+    return array.reshape(-1)
+
+
+def _caller():
+    """Where the user's program called: file and line."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename in OWN:
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -1,0 +1,106 @@
+"""With MPICOLL_DEBUG=1 ranks that call different things all raise, with a table, before anything is sent."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import mpicoll
+from mpicoll import debug
+
+pytestmark = pytest.mark.mpi(min_size=2)
+
+
+@pytest.fixture
+def checked(monkeypatch):
+    monkeypatch.setenv(debug.VARIABLE, "1")
+    with mpicoll.Communicator(MPI.COMM_WORLD) as comm:
+        if comm.size > 4:
+            pytest.skip("up to four ranks, since time is short")
+        yield comm
+        assert comm.allreduce(np.ones(1))[0] == comm.size  # it can still be used
+
+
+def other(comm, usual, unusual):
+    """What the last rank does otherwise."""
+    return unusual if comm.rank == comm.size - 1 else usual
+
+
+def mismatch(comm, call, *told):
+    with pytest.raises(debug.CollectiveMismatch) as caught:
+        call()
+    text = str(caught.value)
+    assert text.startswith("the ranks of this communicator call different collectives:\n")
+    for words in told:
+        assert words in text, text
+    assert len({str(error) for error in MPI.COMM_WORLD.allgather(text)}) == 1
+    assert f"rank {comm.size - 1} " in text
+    assert "test_debug.py:" in text
+
+
+def test_what_differs_is_in_the_table(checked):
+    comm, x = checked, np.ones(6, np.float32)
+    mismatch(comm, lambda: comm.allreduce(other(comm, x, x[:5])), "allreduce float32 x 6 sum", "float32 x 5")
+    mismatch(comm, lambda: comm.allreduce(other(comm, x, x.astype("f8"))), "float32 x 6", "float64 x 6")
+    mismatch(comm, lambda: comm.allreduce(x, op=other(comm, "sum", "max")), "x 6 sum", "x 6 max")
+    mismatch(comm, lambda: comm.broadcast(x, root=other(comm, 0, 1)), "root=0", "root=1")
+    mismatch(comm, lambda: comm.allreduce(x, algorithm=other(comm, None, "ring")), "algorithm=ring")
+    mismatch(comm, lambda: other(comm, comm.barrier, lambda: comm.reduce(x))(), "barrier", "reduce float32 x 6 sum")
+    mismatch(comm, lambda: other(comm, comm.allreduce, comm.iallreduce)(x), "allreduce nonblocking float32")
+    mismatch(comm, lambda: other(comm, comm.allreduce, comm.allreduce_init)(x), "allreduce plan")
+
+
+def test_a_skipped_call_is_seen_by_its_number(checked):
+    comm, x = checked, np.ones(6)
+    if comm.rank != comm.size - 1:
+        with pytest.raises(debug.CollectiveMismatch, match=r"call 1 .*\n.*call 1 "):
+            comm.allreduce(x)
+    else:
+        with pytest.raises(debug.CollectiveMismatch, match="allgather float64"):
+            comm.allgather(x)
+
+
+def test_what_may_differ_does(checked):
+    comm = checked
+    counts = [rank + 1 for rank in range(comm.size)]
+    mine = np.full(comm.rank + 1, float(comm.rank))
+    assert (comm.allgather(mine, counts=counts) == np.repeat(np.arange(comm.size), counts)).all()
+    send = np.repeat(np.arange(comm.size * 1.0), comm.rank + 1)
+    got = np.empty(sum(counts))
+    comm.alltoallv(send, [comm.rank + 1] * comm.size, got, counts)
+    assert (got == comm.rank).all()
+    plan = comm.allreduce_init(np.full(3, 2.0))
+    for _ in range(2):
+        plan.start()
+        assert (plan.wait() == 2 * comm.size).all()
+    plan.free()
+    x = np.arange(4.0)
+    assert (comm.allreduce(x, x) == comm.size * np.arange(4)).all()  # in place: what is sent is not written over
+    with mpicoll.group():
+        a, b = comm.allreduce(np.ones(2)), comm.broadcast(np.full(2, 7.0))
+    assert (a == comm.size).all()
+    assert (b == 7).all()
+
+
+def test_a_plan_that_one_rank_does_not_start_is_found(checked):
+    comm = checked
+    plan = comm.allreduce_init(np.ones(3))
+    mismatch(comm, other(comm, plan.start, comm.barrier), "allreduce start of a plan", "barrier")
+    plan.free()
+
+
+def test_memory_that_is_to_be_written_holds_no_number(checked):
+    comm, got = checked, np.zeros(3)
+
+    def nothing(c, sendbuf, result, op):
+        yield comm_scratch.append(c.scratch(sendbuf))
+
+    comm_scratch = []
+    comm.allreduce(np.ones(3), got, algorithm=nothing)
+    assert np.isnan(got).all()
+    assert np.isnan(comm_scratch[0]).all()
+
+
+def test_a_wrong_value_is_told_on_every_rank(monkeypatch):
+    monkeypatch.setenv(debug.VARIABLE, "yes" if MPI.COMM_WORLD.rank == 0 else "1")
+    with pytest.raises(ValueError, match="MPICOLL_DEBUG is 'yes'; it is 1, or 0"):
+        mpicoll.Communicator(MPI.COMM_WORLD)
