@@ -17,7 +17,7 @@ import argparse
 import contextlib
 import sys
 
-from . import plot, runtime
+from . import launch, plot, runtime
 from .benching import diff, options
 from .command import Parser, fail, of
 
@@ -43,13 +43,14 @@ def main(argv=None):
     from .training import devices
 
     found = devices.find(args.device)
-    from mpi4py import MPI
-
+    try:
+        world = launch.start(PROGRAM, found.where)
+    except ValueError as error:
+        return fail(PROGRAM, 2, error)
     from .benching import run
 
-    world = MPI.COMM_WORLD
     if world.size == 1:
-        return fail(PROGRAM, 2, f"one rank has nobody to talk to: nothing was measured; start {launch(args, 2)}")
+        return fail(PROGRAM, 2, f"one rank has nobody to talk to: nothing was measured; start {line(args, 2)}")
     with contextlib.ExitStack() as stack:
         try:
             setting = run.prepare(world, args, stack, *devices.agree(world, args.device, found))
@@ -58,7 +59,7 @@ def main(argv=None):
         return run.run(setting)
 
 
-def launch(args, ranks):
+def line(args, ranks):
     return f"mpirun -np {ranks} python -m mpicoll.bench {args.collective}"
 
 
@@ -144,7 +145,7 @@ def check(args, usual):
     if args.ngpus != 1 or args.nthreads != 1:
         raise ValueError(
             f"-g {args.ngpus} -t {args.nthreads}: a rank is one process that drives one device; instead of one with "
-            f"{each} start {launch(args, max(each, 2))}"
+            f"{each} start {line(args, max(each, 2))}"
         )
     if args.stepfactor is not None and args.stepbytes is not None:
         raise ValueError("-f and -i are two ways from one size to the next: give one of them")

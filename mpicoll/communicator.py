@@ -104,7 +104,7 @@ class Communicator(Collectives):
         if checked:
             self._checks = debug.Checks(self.rank, self._tell_all)
             self._transport.poisons = True
-        self._transport.bytes_sent = 0
+        self._transport.begin()
 
     def _tell_all(self, line):
         """The bytes of all ranks, one after the other; it counts nowhere."""
@@ -204,6 +204,7 @@ class Communicator(Collectives):
             replay.run()
             return (first, second)[replay.result] if replay.result is not None else None
         call = LiveCall(self._transport, job, 0)
+        self._transport.note(call.about)
         run(begin(call, job.program(call.comm, call.op)))
         return job.result
 
@@ -213,6 +214,7 @@ class Communicator(Collectives):
     def _launch(self, job):
         transport = self._transport
         call = LiveCall(transport, job, transport.next_block())
+        transport.note(call.about)
         handle = Handle(begin(call, job.program(call.comm, call.op)), job.result)
         transport.in_flight(handle)
         return handle
@@ -231,6 +233,7 @@ class Communicator(Collectives):
         """The handle of a point-to-point message."""
         job = self._job(make, *arguments)
         call = LiveCall(self._transport, job, self._transport.point_to_point)
+        self._transport.note(call.about)
         path = begin(call, job.program(call.comm, call.op))
         path.generator = in_turn(call, path.generator, job.routes)
         return Handle(path, job.result)

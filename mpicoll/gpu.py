@@ -69,6 +69,12 @@ def name(device: int) -> str:
     return str(cupy.cuda.runtime.getDeviceProperties(device)["name"].decode())
 
 
+def address() -> str:
+    """The address of this thread's current device on the PCI bus, such as 0000:1b:00.0; "" if no GPU is in use."""
+    device = current()
+    return "" if device is None else str(sys.modules["cupy"].cuda.Device(device).pci_bus_id)
+
+
 def place(array: NDArray[Any]) -> Any:
     """A CuPy array on the current device that holds what `array` holds."""
     import cupy

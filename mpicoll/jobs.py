@@ -17,7 +17,7 @@ def broadcast(comm, buf, _, root, algorithm):
     kind, flat = arguments.buffer(name, "buf", buf, writable=comm.rank != root)
     algorithm = _algorithm(comm, name, algorithm, flat.nbytes)
     (array,) = prepare(algorithm, (flat,), even(len(flat), comm.size))
-    return Job(name, kind, flat, "sum", lambda c, op: algorithm(c, array, root), buf)
+    return Job(name, kind, flat, "sum", lambda c, op: algorithm(c, array, root), buf, algorithm=algorithm)
 
 
 def reduce(comm, sendbuf, recvbuf, op, root, algorithm):
@@ -31,7 +31,7 @@ def reduce(comm, sendbuf, recvbuf, op, root, algorithm):
         recvbuf = None
     algorithm = _algorithm(comm, name, algorithm, send.nbytes)
     arrays = prepare(algorithm, (send, recv), even(len(send), comm.size))
-    return Job(name, kind, send, op, lambda c, op: algorithm(c, *arrays, op, root), recvbuf)
+    return Job(name, kind, send, op, lambda c, op: algorithm(c, *arrays, op, root), recvbuf, algorithm=algorithm)
 
 
 def allreduce(comm, sendbuf, recvbuf, op, algorithm):
@@ -40,7 +40,7 @@ def allreduce(comm, sendbuf, recvbuf, op, algorithm):
     recvbuf, recv = _as_large(name, kind, recvbuf, sendbuf, send)
     algorithm = _algorithm(comm, name, algorithm, send.nbytes)
     arrays = prepare(algorithm, (send, recv), even(len(send), comm.size))
-    return Job(name, kind, send, op, lambda c, op: algorithm(c, *arrays, op), recvbuf)
+    return Job(name, kind, send, op, lambda c, op: algorithm(c, *arrays, op), recvbuf, algorithm=algorithm)
 
 
 def reduce_scatter(comm, sendbuf, recvbuf, op, counts, algorithm):
@@ -52,7 +52,7 @@ def reduce_scatter(comm, sendbuf, recvbuf, op, counts, algorithm):
     arguments.no_overlap(name, kind, send, recv, _own(send, lengths, rank), "sendbuf's own part as recvbuf")
     algorithm = _algorithm(comm, name, algorithm, send.nbytes)
     arrays = prepare(algorithm, (send, recv), lengths)
-    return Job(name, kind, send, op, lambda c, op: algorithm(c, *arrays, op), recvbuf)
+    return Job(name, kind, send, op, lambda c, op: algorithm(c, *arrays, op), recvbuf, algorithm=algorithm)
 
 
 def allgather(comm, sendbuf, recvbuf, counts, algorithm):
@@ -64,7 +64,7 @@ def allgather(comm, sendbuf, recvbuf, counts, algorithm):
     arguments.no_overlap(name, kind, recv, send, _own(recv, lengths, rank), "recvbuf's own part as sendbuf")
     algorithm = _algorithm(comm, name, algorithm, recv.nbytes)
     arrays = prepare(algorithm, (send, recv), lengths)
-    return Job(name, kind, recv, "sum", lambda c, op: algorithm(c, *arrays), recvbuf)
+    return Job(name, kind, recv, "sum", lambda c, op: algorithm(c, *arrays), recvbuf, algorithm=algorithm)
 
 
 def alltoall(comm, sendbuf, recvbuf, algorithm):
@@ -75,7 +75,7 @@ def alltoall(comm, sendbuf, recvbuf, algorithm):
     arguments.no_overlap(name, kind, send, recv, send[:0], None)
     algorithm = _algorithm(comm, name, algorithm, send.nbytes)
     arrays = prepare(algorithm, (send, recv), lengths)
-    return Job(name, kind, send, "sum", lambda c, op: algorithm(c, *arrays), recvbuf)
+    return Job(name, kind, send, "sum", lambda c, op: algorithm(c, *arrays), recvbuf, algorithm=algorithm)
 
 
 def alltoallv(comm, sendbuf, recvbuf, sendcounts, recvcounts, algorithm):
@@ -88,7 +88,7 @@ def alltoallv(comm, sendbuf, recvbuf, sendcounts, recvcounts, algorithm):
     arguments.no_overlap(name, kind, send, recv, send[:0], None)
     algorithm = _algorithm(comm, name, algorithm, 0)  # a rank knows only its own counts: they must not matter
     arrays = prepare(algorithm, (send, recv), lengths, received)
-    return Job(name, kind, send, "sum", lambda c, op: algorithm(c, *arrays), recvbuf)
+    return Job(name, kind, send, "sum", lambda c, op: algorithm(c, *arrays), recvbuf, algorithm=algorithm)
 
 
 def gather(comm, sendbuf, recvbuf, root, algorithm):
@@ -105,7 +105,7 @@ def gather(comm, sendbuf, recvbuf, root, algorithm):
         recvbuf = None
     algorithm = _algorithm(comm, name, algorithm, send.nbytes * size)
     arrays = prepare(algorithm, (send, recv), lengths)
-    return Job(name, kind, send, "sum", lambda c, op: algorithm(c, *arrays, root), recvbuf)
+    return Job(name, kind, send, "sum", lambda c, op: algorithm(c, *arrays, root), recvbuf, algorithm=algorithm)
 
 
 def scatter(comm, sendbuf, recvbuf, root, algorithm):
@@ -122,13 +122,13 @@ def scatter(comm, sendbuf, recvbuf, root, algorithm):
         arguments.no_overlap(name, kind, send, recv, _own(send, lengths, rank), "sendbuf's own part as recvbuf")
     algorithm = _algorithm(comm, name, algorithm, recv.nbytes * size)
     arrays = prepare(algorithm, (send, recv), lengths)
-    return Job(name, kind, recv, "sum", lambda c, op: algorithm(c, *arrays, root), recvbuf)
+    return Job(name, kind, recv, "sum", lambda c, op: algorithm(c, *arrays, root), recvbuf, algorithm=algorithm)
 
 
 def barrier(comm, _, __, algorithm):
     token = NumPyArrays.memory(0)
     algorithm = _algorithm(comm, "barrier", algorithm, 0)
-    return Job("barrier", NumPyArrays, token, "sum", lambda c, op: algorithm(c, token, op), None)
+    return Job("barrier", NumPyArrays, token, "sum", lambda c, op: algorithm(c, token, op), None, algorithm=algorithm)
 
 
 # Point-to-point messages are the shortest of algorithms.
@@ -169,6 +169,8 @@ def sendrecv(comm, sendbuf, dest, recvbuf, source):
 
 
 def _algorithm(comm, name, algorithm, nbytes):
+    if callable(algorithm):
+        return algorithm
     if algorithm is None:
         return chosen(name, nbytes, comm.nodes, comm.allowed[name], comm.links, comm.rules)
     return function(name, forced(name, algorithm).algorithm, nbytes, comm.nodes, comm.links)

@@ -8,14 +8,18 @@ and raises instead of waiting for ever: that covers `sys.exit`, `raise SystemExi
 
 import atexit
 import sys
+import threading
 
 from mpi4py import MPI
 
 from .progress.call import Transport
 from .progress.engine import ENGINE, drive
 from .progress.path import KEPT
+from .watchdog import Watchdog
 
-_open: list[Transport] = []  # transports of communicators that are not closed
+_open: list[Transport] = []  # transports of communicators that are not closed; it changes under _guard
+_guard = threading.Lock()
+_watchdog = Watchdog(_open, _guard)
 _over = False  # there were some, and all are closed
 
 
@@ -23,7 +27,10 @@ def register(transport):
     """The transport will be left in order at the end of the program."""
     global _over
     _over = False
-    _open.append(transport)
+    with _guard:
+        _open.append(transport)
+    if transport.size > 1:
+        _watchdog.start()
 
 
 def is_over():
@@ -38,7 +45,8 @@ def leave(transports, timeout=None):
     transports = [transport for transport in transports if transport in _open]
     orderly = [transport for transport in transports if not transport.broken and transport.idle()]
     for transport in transports:
-        _open.remove(transport)
+        with _guard:
+            _open.remove(transport)
         requests += transport.say_goodbye()
         if transport in orderly:
             others = [rank for rank in range(transport.size) if rank != transport.rank]
@@ -74,3 +82,4 @@ def _leave_all():
         _warn(f"{len(ENGINE.handles)} handles were never waited for")
         KEPT.extend(ENGINE.handles)
     leave(_open, timeout=float("inf"))  # others may compute for as long as they like
+    _watchdog.stop()

@@ -6,17 +6,22 @@ Every rank holds a replica of the model and computes its share of every global b
 backward goes on (training/reducer.py), and all replicas make the same step. At the end it prints what was learnt, where
 the time went, whether the bytes sent are those of the formula and whether all replicas are bit-identical.
 
-Exit status: 0 if all is right; 1 if bytes or replicas differ or the loss is not finite; 2 if an argument is wrong.
+With --checkpoint DIR a run can be ended at any time, by a signal or a power cut, and goes on with --resume DIR.
+`python -m mpicoll.train sample --checkpoint DIR` writes text.
+
+Exit status: 0 if all is right, or it was ended and saved; 1 if bytes or replicas differ, the loss is not finite or a
+checkpoint cannot be written; 2 if an argument is wrong.
 """
 
 import contextlib
 import json
 import math
+import sys
 import time
 
-from . import runtime
+from . import launch, runtime
 from .command import fail
-from .training import options
+from .training import options, reproducible
 
 NAME = "mpicoll.train"
 
@@ -26,18 +31,28 @@ def main(argv=None):
 
     A launcher ends all ranks as soon as one has failed: what rank 0 has to say would be lost.
     """
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["sample"]:
+        from .training import sample
+
+        return sample.main(argv[1:])
     args = options.parse(argv, __doc__)
-    runtime.limit_threads()
+    try:
+        reproducible.one_thread() if args.reproducible else runtime.limit_threads()
+    except ValueError as error:
+        return fail(NAME, 2, error)
     from .training import devices
 
     found = devices.find(args.device)
-    from mpi4py import MPI
-
+    try:
+        world = launch.start(NAME, found.where)
+    except ValueError as error:
+        return fail(NAME, 2, error)
     from .communicator import Communicator
     from .progress import thread
+    from .training.saving import Saving
     from .training.setup import set_up
 
-    world = MPI.COMM_WORLD
     with contextlib.ExitStack() as stack:
         try:
             device = devices.agree(world, args.device, found)
@@ -45,19 +60,28 @@ def main(argv=None):
             parts = set_up(comm, args, stack, *device)
         except ValueError as error:
             return fail(NAME, 2, error)
-        if args.progress_thread:
+        last = min(parts.steps, args.stop_at or parts.steps)
+        if parts.first >= last:
+            if comm.rank == 0:
+                print(f"nothing is left to do: {parts.resumed} is of step {parts.first} of {last}", flush=True)
+            return 0
+        if parts.thread:
             stack.enter_context(thread())
-        return run(comm, args, parts)
+        saving = None
+        if args.checkpoint:
+            saving = stack.enter_context(Saving(stack.enter_context(Communicator(world)), args, parts))
+        return run(comm, args, parts, saving)
 
 
-def run(comm, args, parts):
+def run(comm, args, parts, saving=None):
     """The exit status, after training, evaluation and the report."""
     import numpy as np
     from tqdm import tqdm
 
-    from .training import report
+    from .training import report, resume, trace
     from .training.loop import evaluate, train
     from .training.optimizers import warmup_decay
+    from .training.saving import NotSaved
 
     records = []
 
@@ -66,10 +90,23 @@ def run(comm, args, parts):
 
     if comm.rank == 0:
         print(report.heading(comm, parts), flush=True)
+    if parts.metrics and parts.resumed:
+        resume.cut(parts.metrics, parts.first)
     start = time.perf_counter()
     limit = args.clip or None
-    training = train(comm, parts.model, parts.optimizer, parts.data.train, parts.sampler, parts.steps, schedule, limit)
-    bar = tqdm(total=parts.steps, unit="step", mininterval=0.5, disable=comm.rank != 0)
+    training = train(
+        comm,
+        parts.model,
+        parts.optimizer,
+        parts.data.train,
+        parts.sampler,
+        parts.steps,
+        schedule,
+        limit,
+        first=parts.first,
+        after_step=saving and saving.after_step,
+    )
+    bar = tqdm(total=parts.steps, initial=parts.first, unit="step", mininterval=0.5, disable=comm.rank != 0)
     with bar, np.errstate(over="ignore", invalid="ignore"):  # a loss that is not finite is reported instead
         try:
             for record in training:
@@ -79,22 +116,32 @@ def run(comm, args, parts):
                 write(parts.metrics, {"event": "step", **record})
                 if not math.isfinite(record["loss"]):
                     return fail(NAME, 1, f"the loss is {record['loss']} at step {record['step']}; try a lower --lr")
-        except FloatingPointError as error:  # --check-finite; all ranks are here
+        except (FloatingPointError, NotSaved) as error:  # all ranks are here
             return fail(NAME, 1, error)
     seconds = time.perf_counter() - start
+    if parts.timeline:
+        shown = parts.timeline.gather(comm)
+        if comm.rank == 0:
+            trace.save(shown, args.timeline)
+    if saving and saving.ended:
+        if comm.rank == 0:
+            print(saving.way_on(records[-1]["step"]), flush=True)
+        return 0
     held_out = evaluate(comm, parts.whole, parts.data.held_out, parts.sampler.micro_batch)
     summary = report.summarise(comm, parts, records, seconds, held_out)
     write(parts.metrics, summary)
     if comm.rank:
         return 0
     print(report.table(summary), flush=True)
-    return 0 if summary["replicas_identical"] and summary["bytes_as_formula"] else 1
+    right = summary["replicas_identical"] and summary["bytes_as_formula"] and math.isfinite(summary["eval_loss"])
+    return 0 if right else 1
 
 
 def write(metrics, record):
-    """The record is a line of the metrics file, where there is one."""
+    """The record is a line of the metrics file, where there is one; a number that is not finite is null there."""
     if metrics:
-        metrics.write(json.dumps(record) + "\n")
+        json_has = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
+        metrics.write(json.dumps(json_has, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":

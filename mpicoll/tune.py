@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import runtime
+from . import launch, runtime
 from .algorithms import COLLECTIVES
 from .command import Parser, fail
 from .selection import VARIABLE as ALGORITHM
@@ -38,11 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The exit status, which is rank 0's to tell (see command.py)."""
     args = parse_arguments(argv)
     runtime.limit_threads()  # type: ignore[no-untyped-call]
-    from mpi4py import MPI
-
+    try:
+        world = launch.start(PROGRAM)
+    except ValueError as error:
+        return fail(PROGRAM, 2, error)
     from .communicator import Communicator
 
-    world = MPI.COMM_WORLD
     problem = None
     if world.size == 1:
         problem = "one rank has nothing to measure: mpirun -n 4 python -m mpicoll.tune"

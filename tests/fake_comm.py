@@ -81,7 +81,7 @@ class FakeComm:
             self.launched.append(len(array))
         return Handle(self.world, self._start(array), np.empty_like(array) if out is None else out, op)
 
-    def allreduce(self, array, op="sum"):
+    def allreduce(self, array, op="sum", algorithm=None):
         return REDUCE[op](self.world.collect(self._start(array)), axis=0)
 
     def progress(self):

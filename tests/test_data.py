@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mpicoll.training.data import Digits, Text, read
+from mpicoll.training.parameter_server import WorkersSampler
 from mpicoll.training.sampler import Sampler
 
 
@@ -102,10 +103,10 @@ def test_unreadable_files_are_named(tmp_path):
 def stream(count, batch, size, seed, steps):
     """The samples of all ranks, step by step, in rank order."""
     samplers = [Sampler(count, batch, rank, size, seed) for rank in range(size)]
-    return np.concatenate([s.batch(step).reshape(-1) for step in range(steps) for s in samplers])
+    return np.concatenate([s.batch(step) for step in range(steps) for s in samplers])
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 12])
 @pytest.mark.parametrize("count", [12, 17, 24, 100])
 def test_every_epoch_has_every_sample_once_and_is_the_same_for_every_number_of_ranks(size, count):
     samples = stream(count, 12, size, seed=3, steps=30)
@@ -143,11 +144,34 @@ def test_any_step_can_be_asked_for_at_any_time():
         assert (jumping.batch(step) == batches[step]).all()
 
 
-def test_micro_batches_are_the_share_in_order():
-    whole, cut = Sampler(100, 24, rank=1, size=2, seed=1), Sampler(100, 24, rank=1, size=2, seed=1, micro_batch=4)
-    assert cut.accumulation == 3
-    assert cut.batch(2).shape == (3, 4)
-    assert (cut.batch(2).reshape(-1) == whole.batch(2).reshape(-1)).all()
+@pytest.mark.parametrize(("batch", "size", "shares"), [(50, 8, [7] * 2 + [6] * 6), (7, 3, [3, 2, 2]), (3, 3, [1] * 3)])
+def test_shares_differ_by_one_sample_at_most_and_their_divisor_makes_the_average_a_mean(batch, size, shares):
+    samplers = [Sampler(100, batch, rank, size) for rank in range(size)]
+    assert [len(s.batch(1)) for s in samplers] == [s.share for s in samplers] == shares
+    assert all(s.shares == shares for s in samplers)
+    sums = [s.batch(1).sum() / s.divisor for s in samplers]
+    assert np.mean(sums) == pytest.approx(Sampler(100, batch).batch(1).mean(), rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("micro_batch", "sizes"),
+    [(None, [[7], [6]]), (9, [[7], [6]]), (6, [[4, 3], [6]]), (4, [[4, 3], [3, 3]]), (1, [[1] * 7, [1] * 6])],
+)
+def test_micro_batches_are_as_large_as_said_at_most_and_never_empty(micro_batch, sizes):
+    for rank, expected in zip((0, 7), sizes, strict=True):
+        sampler = Sampler(100, 50, rank, 8, micro_batch=micro_batch)
+        parts = np.array_split(sampler.batch(0), sampler.accumulation)
+        assert [len(part) for part in parts] == expected
+        assert sampler.micro_batch == min(micro_batch or 7, 7)  # on all ranks: an evaluation is cut by it
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_dedicated_server_has_no_samples_and_the_workers_have_all(size):
+    samplers = [WorkersSampler(100, 50, rank, size, seed=3) for rank in range(size)]
+    assert [s.share for s in samplers] == [0, *samplers[0].shares]
+    assert (np.concatenate([s.batch(4) for s in samplers]) == Sampler(100, 50, seed=3).batch(4)).all()
+    assert samplers[0].batch(4).dtype.kind == "i"
+    assert {(s.divisor, s.micro_batch) for s in samplers} == {(50 / size, samplers[1].micro_batch)}
 
 
 @pytest.mark.parametrize(
@@ -155,10 +179,8 @@ def test_micro_batches_are_the_share_in_order():
     [
         ({"global_batch": 101}, "global batch is 101, the data has 100 training samples"),
         ({"global_batch": 0}, "choose a batch from 1 to 100"),
-        ({"global_batch": 10, "size": 4}, "10 does not divide by 4 ranks; 8 or 12 would"),
-        ({"global_batch": 3, "size": 4}, "3 does not divide by 4 ranks; 4 would"),
-        ({"global_batch": 24, "size": 2, "micro_batch": 5}, "micro-batch of 5 does not divide the 12 samples"),
-        ({"global_batch": 24, "micro_batch": 0}, "micro-batch of 0"),
+        ({"global_batch": 3, "size": 4}, "3 is smaller than the 4 ranks that share it: choose a batch from 4 up"),
+        ({"global_batch": 24, "micro_batch": 0}, "micro-batch is 0"),
     ],
 )
 def test_impossible_batches_are_named(arguments, message):

@@ -55,7 +55,8 @@ ALLOWED = {
         "links", "cost", "algorithms", "pricing", "rules", "selection", "tuning", "world", "simulation", "plot"
     },
     "debug": {"progress"},
-    "leaving": {"progress"},
+    "leaving": {"progress", "watchdog"},
+    "watchdog": {"progress"},
     "jobs": {"progress", "algorithms", "selection", "arrays", "arguments"},
     "collectives": {"jobs", "arguments"},
     "communicator": {

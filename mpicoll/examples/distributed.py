@@ -27,7 +27,7 @@ model = mpicoll.DistributedDataParallel(model, comm)
 optimizer = AdamW(model.parameters, lr=3e-3)
 
 for step in range(STEPS):
-    batch = text.train[sampler.batch(step)[0]]
+    batch = text.train[sampler.batch(step)]
     optimizer.zero_grad()
     losses, grad = cross_entropy(model.forward(batch[:, :-1]), batch[:, -1], divisor=len(batch))
     model.backward(grad)

@@ -23,7 +23,7 @@ model = CharMLP(len(text.vocabulary), CONTEXT, embedding=16, hidden=128, layers=
 optimizer = AdamW(model.parameters, lr=3e-3)
 
 for step in range(STEPS):
-    batch = text.train[sampler.batch(step)[0]]
+    batch = text.train[sampler.batch(step)]
     optimizer.zero_grad()
     losses, grad = cross_entropy(model.forward(batch[:, :-1]), batch[:, -1], divisor=len(batch))
     model.backward(grad)

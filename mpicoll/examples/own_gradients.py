@@ -9,7 +9,7 @@ import numpy as np
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.training.layers import Parameter  # any object with a name and arrays data and grad would do
+from mpicoll.training.parameter import Parameter  # any object with a name and arrays data and grad would do
 
 comm = mpicoll.Communicator(MPI.COMM_WORLD)
 rng = np.random.default_rng(comm.rank)

@@ -9,7 +9,7 @@ import torch
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.training.layers import Parameter
+from mpicoll.training.parameter import Parameter
 
 comm = mpicoll.Communicator(MPI.COMM_WORLD)
 torch.manual_seed(comm.rank)

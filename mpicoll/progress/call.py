@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # receive, which is found, and does not wait for the next call. Whoever calls `recv` need not know the length, so only
 # what is too long for MPI is cut there.
 MESSAGE_LIMIT, POINT_TO_POINT_LIMIT = 4 << 20, 1 << 30  # bytes
+About = tuple[str, Callable[..., Any] | None, int]
 NONBLOCKING = 128  # blocks of tags for nonblocking calls: as many may be in flight on one communicator
 
 
@@ -41,9 +42,22 @@ class Job:
         result: what the caller gets at the end.
         ready: gives the event that the first step waits for, each time the job is started.
         routes: of a point-to-point call, the peers and whether it sends to them.
+        algorithm: the function of the algorithm, if it is a collective.
     """
 
-    __slots__ = ("datatype", "dtype", "kind", "name", "nbytes", "op", "program", "ready", "result", "routes")
+    __slots__ = (
+        "algorithm",
+        "datatype",
+        "dtype",
+        "kind",
+        "name",
+        "nbytes",
+        "op",
+        "program",
+        "ready",
+        "result",
+        "routes",
+    )
 
     def __init__(
         self,
@@ -54,8 +68,10 @@ class Job:
         program: Program,
         result: Any,
         routes: Sequence[tuple[int, bool]] = (),
+        algorithm: Callable[..., Any] | None = None,
     ) -> None:
         self.name, self.kind, self.op, self.program, self.result = name, kind, op, program, result
+        self.algorithm = algorithm
         self.ready: Callable[[], Event | None] = kind.ready
         self.routes = routes
         self.dtype, self.nbytes, self.datatype = array.dtype, array.nbytes, DATATYPES[array.dtype]
@@ -70,6 +86,7 @@ class Transport:
     Attributes:
         mpi: the private mpi4py communicator.
         bytes_sent: bytes given to Isend so far, by this rank.
+        calls, last: how many calls were started so far, and what the last of them were: (name, algorithm, bytes).
         poisons: scratch memory is all ones, NaN and -1, when a call gets it: for debugging.
         broken: None, or what went wrong: from then on nothing more is started.
         pool: free scratch memory, lists by kind of array and capacity. Fresh memory for each call made a 64 MiB ring
@@ -80,6 +97,8 @@ class Transport:
         self.mpi, self.rank, self.size = mpi, mpi.rank, mpi.size
         self.bytes_sent = 0
         self.poisons = False
+        self.calls = 0
+        self.last: deque[About] = deque(maxlen=16)
         self.broken: str | None = None
         self.goodbyes: list[MPI.Request] = []
         self.pool: dict[tuple[Kind | Pinned, int], list[Any]] = {}
@@ -88,7 +107,8 @@ class Transport:
         highest: Any = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)  # an int; Open MPI's duplicates may lack the attribute
         blocks = (highest + 1) // NUMBERS
         self.point_to_point = blocks - 1  # the block of send and recv, which have no lanes
-        self.goodbye = NUMBERS * blocks - 1  # the tag by which a rank takes its leave, of that block, too
+        # Tags of that block, too: by which a rank takes its leave, asks another what it does, and is answered
+        self.goodbye, self.question, self.answer = (NUMBERS * blocks - k for k in (1, 2, 3))
         self.plan_blocks = range(NONBLOCKING + 1, blocks - 1)
         self.plans: dict[int, Plan] = {}  # by block
         self.at_close: list[Callable[[], object]] = [self._free_plans]  # what gives back requests and memory
@@ -152,14 +172,29 @@ class Transport:
         except IndexError:
             return kind.memory(capacity), free
 
+    def begin(self) -> None:
+        """What was sent to set the communicator up does not count."""
+        self.bytes_sent = self.calls = 0
+        self.last.clear()
+
+    def note(self, about: About) -> None:
+        """A call is started; what the last ones were is told when somebody waits for too long."""
+        self.calls += 1
+        self.last.append(about)
+
     def has_left(self, peer: int) -> bool:
         """Whether the rank `peer` has ended its program or closed the communicator."""
         return self.mpi.Iprobe(peer, self.goodbye)
 
     def rank_name(self, rank: int) -> str:
         """The rank in words, with its number in the world where that is another."""
-        world = self.mpi.group.Translate_ranks([rank], MPI.COMM_WORLD.group)[0]
-        return f"rank {rank}" if world == rank else f"rank {rank} (rank {world} of the world)"
+        world = self.world_rank(rank)
+        return f"rank {world}" if world == rank else f"rank {rank} (rank {world} of the world)"
+
+    def world_rank(self, rank: int) -> int:
+        """The number of a rank of this communicator in the world."""
+        (world,) = self.mpi.group.Translate_ranks([rank], MPI.COMM_WORLD.group)
+        return int(world)
 
 
 def _ended() -> None:
@@ -169,20 +204,21 @@ def _ended() -> None:
 class LiveCall(Call):
     """A call whose Isend and Irecv are MPI's. `made` lists (request, array, peer, whether it is sent).
 
-    `status` is that of the last test, to be looked at right after an error. `began_at` is when the caller's queued work
-    was done (`time.perf_counter()`), None if there was none to wait for. `job`, and with it the arrays, is kept until
-    it ends.
+    `about` tells what it is without keeping an array alive. `status` is that of the last test, to be looked at right
+    after an error. `began_at` is when the caller's queued work was done (`time.perf_counter()`), None if there was none
+    to wait for. `job`, and with it the arrays, is kept until it ends.
     """
 
     __slots__ = (
-        "began_at", "datatype", "direct", "job", "kind", "limit", "name", "posted", "scratches", "span", "staged",
-        "status", "tag", "transport",
+        "about", "began_at", "datatype", "direct", "job", "kind", "limit", "name", "posted", "scratches", "span",
+        "staged", "status", "tag", "transport",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, job: Job, block: int) -> None:
         kind, size = job.kind, transport.size
         self.transport, self.name, self.kind = transport, job.name, kind
         self.job: Job | None = job
+        self.about: About = job.name, job.algorithm, job.nbytes
         self.datatype = None if kind.direct else job.datatype  # what is on a device travels as bytes
         self.direct, self.span = kind.direct, kind.span
         self.limit = POINT_TO_POINT_LIMIT if block == transport.point_to_point else MESSAGE_LIMIT

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
@@ -133,6 +133,12 @@ class Handle:
         self.done = True
         self._path = None
 
+    def watch(self, wrap: Callable[[Iterator[Any]], Iterator[Any]]) -> None:
+        """From its next round on, unless it has ended, its rounds are what `wrap` makes of its generator."""
+        with ENGINE.lock:
+            if self._path:
+                self._path.generator = wrap(self._path.generator)
+
     def test(self) -> bool:
         """Whether it has ended, after driving everything in flight once. Raises what went wrong inside."""
         ENGINE.progress()
@@ -145,7 +151,7 @@ class Handle:
         """The collective's result, as its blocking form returns it; everything in flight is driven meanwhile.
 
         Args:
-            timeout: seconds; None: MPICOLL_TIMEOUT, by default for ever.
+            timeout: seconds; None: MPICOLL_TIMEOUT, by default 10 minutes.
 
         Raises:
             Timeout: it has not ended in time; the handle lives on and can be waited for again.
@@ -162,17 +168,21 @@ class Handle:
         if path is None:  # it has ended
             return
         polls, pause = ENGINE.spins, None
-        while not self.done:
-            ENGINE.progress(polls)
-            if not self.done:
-                polls, pause = 1, pause or Pause(path, timeout, ENGINE.lock)
-                try:
-                    pause()
-                except Timeout:
-                    if not self.done:
-                        raise
-                except PeerLeft as error:
-                    ENGINE.give_up(self, error)
+        try:
+            while not self.done:
+                ENGINE.progress(polls)
+                if not self.done:
+                    polls, pause = 1, pause or Pause(path, timeout, ENGINE.lock)
+                    try:
+                        pause()
+                    except Timeout:
+                        if not self.done:
+                            raise
+                    except PeerLeft as error:
+                        ENGINE.give_up(self, error)
+        finally:
+            if pause:
+                pause.end()
 
 
 def fail(path: Path, error: BaseException) -> None:
@@ -194,6 +204,9 @@ def run(path: Path) -> None:
     except BaseException as error:
         fail(path, error)
         raise
+    finally:
+        if pause:
+            pause.end()
 
 
 def drive(requests: Sequence[MPI.Request], timeout: float | None = None) -> None:

@@ -123,9 +123,9 @@ class Path:
             )
         return f"rank {self.call.comm.rank} waits in {self.call.name} ({pending})"
 
-    def peers_gone(self) -> set[int]:
-        """The ranks whose messages are waited for, but who have left."""
-        return {peer for _, _, peer, _ in self._pending() if self.call.transport.has_left(peer)}
+    def peers(self) -> set[int]:
+        """The ranks that are waited for."""
+        return {peer for _, _, peer, _ in self._pending()}
 
     def _tested(self) -> Any:
         """The request that is tested next."""

@@ -192,6 +192,7 @@ class Plan(Handle):
         if transport.broken:
             transport.check(call.name)
         transport.bytes_sent += call.nbytes
+        transport.note(call.about)
         self.active, self.done, self.error, self._path = True, False, None, again()
         ENGINE.start(self)
 

@@ -63,7 +63,9 @@ class Replay:
     def run(self) -> None:
         """The call has been made."""
         self.busy = True  # until it has ended without error
-        self.call.transport.bytes_sent += self.call.nbytes
+        transport = self.call.transport
+        transport.bytes_sent += self.call.nbytes
+        transport.note(self.call.about)
         run(self.again())
         self.busy = False
 

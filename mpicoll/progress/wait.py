@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,17 +34,19 @@ class PeerLeft(RuntimeError):
 
 
 def _default_timeout() -> float:
-    text = os.environ.get("MPICOLL_TIMEOUT", "inf")
+    text = os.environ.get("MPICOLL_TIMEOUT", "600")
     try:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not seconds > 0:
-        raise ValueError(f"MPICOLL_TIMEOUT is {text!r}; it is a number of seconds above 0")
-    return seconds
+    if not seconds >= 0:
+        raise ValueError(f"MPICOLL_TIMEOUT is {text!r}; it is a number of seconds, or 0 for no limit")
+    return seconds or math.inf
 
 
 DEFAULT_TIMEOUT = _default_timeout()  # s
+LONG: dict[int, Pause] = {}  # those that have lasted for a while, by thread: others may ask what is waited for
+REPORT: list[Callable[[Path], str]] = []  # what tells more about a wait that is given up, if anything does
 
 
 class Pause:
@@ -52,6 +56,9 @@ class Pause:
         path: what is waited for.
         timeout: seconds; None: MPICOLL_TIMEOUT.
         lock: held while looking into the path, if another thread may drive it.
+
+    Attributes:
+        words, peers: what is waited for, and the ranks that it comes from, as they were at the last look.
     """
 
     def __init__(
@@ -64,6 +71,7 @@ class Pause:
         self.polls = self.stage = 0
         self.look = LOOK
         self.gone: set[int] = set()
+        self.words, self.peers = "", set[int]()
 
     def __call__(self) -> None:
         """Others have had the processor for a moment.
@@ -73,7 +81,7 @@ class Pause:
             PeerLeft: a rank that `path` waits for has left, and its message is not among those that it sent before.
         """
         self.polls += 1
-        if self.polls < YIELDS and self.timeout == math.inf:
+        if self.polls < YIELDS and self.patient:
             os.sched_yield()
             return
         if self.patient and self.stage != (stage := self.path.stage()):  # it goes on: this is another wait
@@ -82,7 +90,9 @@ class Pause:
         waited = time.monotonic() - self.since
         if waited >= self.timeout:
             with self.lock:
-                raise Timeout(f"{self.path}, for {waited:.3g} s now")
+                text = f"{self.path}, for {waited:.3g} s now"
+                more = [report(self.path) for report in REPORT if self.patient]
+            raise Timeout("\n".join([text, *more]))
         if waited >= self.look:
             self.look = waited + LOOK
             with self.lock:
@@ -92,10 +102,16 @@ class Pause:
         else:
             time.sleep(NAP)
 
+    def end(self) -> None:
+        """The wait is over."""
+        LONG.pop(threading.get_ident(), None)
+
     def _look_for_peers(self) -> None:
-        gone = self.path.peers_gone()
+        LONG[threading.get_ident()] = self
+        self.words, self.peers = str(self.path), self.path.peers()
+        gone = {peer for peer in self.peers if self.path.call.transport.has_left(peer)}
         for peer in gone:
             if peer in self.gone:  # seen twice, half a second apart: whatever it sent before has arrived
                 name = self.path.call.transport.rank_name(peer)
-                raise PeerLeft(f"{name} has ended its program or closed the communicator, but {self.path}")
+                raise PeerLeft(f"{name} has ended its program or closed the communicator, but {self.words}")
         self.gone = gone

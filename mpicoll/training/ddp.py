@@ -1,5 +1,7 @@
 """A model that trains data-parallel by the same calls as in one process (the first goal of Li et al., VLDB 2020)."""
 
+import time
+
 from .. import gpu
 from .reducer import Reducer
 
@@ -18,6 +20,7 @@ class DistributedDataParallel(Reducer):
     Attributes:
         model: the one passed; from now on its gradients are views into buckets.
         parameters: the model's.
+        backward_s: seconds of the last backward, until the gradients were computed.
 
     Raises:
         ValueError, TypeError: as for Reducer.
@@ -25,7 +28,7 @@ class DistributedDataParallel(Reducer):
 
     def __init__(self, model, comm, bucket_cap_mb=25, first_bucket_mb=1, **options):
         super().__init__(comm, model.parameters, bucket_cap_mb, first_bucket_mb, **options)
-        self.model, self.parameters = model, model.parameters
+        self.model, self.parameters, self.backward_s = model, model.parameters, 0.0
         self._reports = options.get("find_unused_parameters", False)
 
     def forward(self, x):
@@ -42,10 +45,12 @@ class DistributedDataParallel(Reducer):
         """
         if self._reports:  # only now: a forward without a backward, to evaluate the model, is no part of a step
             self.report_used(self.model.used)
+        start = time.perf_counter()
         with gpu.span("backward"):
             self.model.backward(grad, self._after_layer)
         if self._synchronise:
             self.finish()
+            self.backward_s = self.computed_at - start
 
     def _after_layer(self, layer):
         for parameter in reversed(layer.parameters):

@@ -14,6 +14,7 @@ import time
 
 from .. import cost
 from ..algorithms.cut import even
+from .buckets import Wait
 
 
 class AllReduce:
@@ -43,15 +44,15 @@ class Nothing:
         return 0
 
 
-def formula(comm, collective, flat, algorithm=None, root=0):
-    """The bytes that this rank sends in a collective on a buffer like `flat`."""
+def formula(comm, collective, flat, algorithm=None, root=0, **options):
+    """The bytes that this rank sends in a collective on a buffer like `flat`; options are the algorithm's."""
     name = comm.explain(collective, flat.nbytes, algorithm).algorithm
-    return cost.of(collective, name, comm.rank, even(len(flat), comm.size), flat.itemsize, root).sent
+    return cost.of(collective, name, comm.rank, even(len(flat), comm.size), flat.itemsize, root, **options).sent
 
 
 def launch(exchange, comm, bucket):
     """The bucket's exchange has taken its first step."""
-    bucket.launched_at = time.perf_counter()
+    bucket.launched_at, bucket.waits = time.perf_counter(), []
     bucket.steps = exchange(comm, bucket)
     bucket.handle = next(bucket.steps, None)
 
@@ -66,7 +67,7 @@ def complete(buckets, start):
         The seconds in which at least one bucket was in flight, and when the gradients were computed: `start` or, on a
         device, when it was done with the last of them.
     """
-    seconds, until, computed = 0.0, 0.0, start
+    seconds, until, computed, through = 0.0, 0.0, start, start
     while under_way := [bucket for bucket in buckets if bucket.handle]:
         for bucket in under_way:
             handle = bucket.handle
@@ -75,6 +76,9 @@ def complete(buckets, start):
             computed = max(handle.began_at or start, computed)
             seconds += max(0.0, handle.ended_at - max(began, until))
             until = max(handle.ended_at, until)
-            bucket.launched_at = time.perf_counter()
+            now = time.perf_counter()
+            since = min(now, max(through, handle.began_at or start))
+            bucket.waits.append(Wait(handle, bucket.launched_at, since, now))
+            bucket.launched_at = through = now
             bucket.handle = next(bucket.steps, None)
     return seconds, computed

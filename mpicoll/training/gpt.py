@@ -3,8 +3,9 @@
 import numpy as np
 
 from .attention import CausalAttention
-from .layers import GELU, Layer, LayerNorm, Linear, Parameter, Residual, add_rows
+from .layers import GELU, Layer, LayerNorm, Linear, Residual, add_rows
 from .models import Sequential, normal
+from .parameter import Parameter
 
 
 class Tokens(Layer):
@@ -18,9 +19,9 @@ class Tokens(Layer):
         super().__init__(self.table, self.positions)
 
     def forward(self, x):
-        self.x, table = x, self.table.data
+        self.x, table = x, self.table.value
         return np.add(
-            table[x], self.positions.data[: x.shape[1]], out=self.memory("y", (*x.shape, table.shape[1]), table)
+            table[x], self.positions.value[: x.shape[1]], out=self.memory("y", (*x.shape, table.shape[1]), table)
         )
 
     def backward(self, grad):
@@ -39,7 +40,7 @@ class TiedOutput(Layer):
         self.table = table
 
     def forward(self, x):
-        table, self.shape = self.table.data, x.shape
+        table, self.shape = self.table.value, x.shape
         self.x = x.reshape(-1, table.shape[1])
         y = self.memory("y", (len(self.x), len(table)), table)
         return np.matmul(self.x, table.T, out=y).reshape(*x.shape[:-1], len(table))
@@ -47,7 +48,7 @@ class TiedOutput(Layer):
     def backward(self, grad):
         grad = grad.reshape(-1, len(self.table.data))
         self.table.grad += grad.T @ self.x
-        return np.matmul(grad, self.table.data, out=self.memory("y", self.x.shape, grad)).reshape(self.shape)
+        return np.matmul(grad, self.table.value, out=self.memory("y", self.x.shape, grad)).reshape(self.shape)
 
 
 class GPT(Sequential):

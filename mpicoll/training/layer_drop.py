@@ -15,6 +15,7 @@ class LayerDrop:
     Attributes:
         parameters: the model's, all of them.
         used: those of the last forward.
+        forwards: how many there were.
 
     Raises:
         ValueError: the model has no Residual layers.
@@ -24,7 +25,7 @@ class LayerDrop:
         if not any(isinstance(layer, Residual) for layer in model.layers):
             raise ValueError(f"LayerDrop: {type(model).__name__} has no Residual layers, which alone can be left out")
         self.model, self.parameters, self.rate = model, model.parameters, rate
-        self._key, self._forwards, self._part = [seed, rank], 0, model
+        self._key, self.forwards, self._part = [seed, rank], 0, model
 
     @property
     def memory_bytes(self):
@@ -37,8 +38,8 @@ class LayerDrop:
 
     def forward(self, x):
         """The output for a batch, of the layers that are drawn."""
-        rng = np.random.default_rng([*self._key, self._forwards])
-        self._forwards += 1
+        rng = np.random.default_rng([*self._key, self.forwards])
+        self.forwards += 1
         kept = [layer for layer in self.model.layers if not isinstance(layer, Residual) or rng.random() >= self.rate]
         self._part = Sequential(kept)
         return self._part.forward(x)

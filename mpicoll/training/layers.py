@@ -8,7 +8,11 @@ Memory: what `forward` and `backward` return is the layer's own memory, kept fro
 next call of either; a layer writes into no other's. So a gradient mostly takes the place of a value that is used up,
 and there is one backward for each forward.
 
-Shapes: a batch is the first axis. Every array has the dtype of the layer's parameters, and is of their kind: NumPy's
+Precision: parameters and gradients may have 16 bits (mixed precision). A layer computes in float32 then: it widens its
+weights as it uses them, its other arrays are float32, and a gradient is rounded when it is added to `grad`, so that
+micro-batches add up with a rounding each.
+
+Shapes: a batch is the first axis. Every array has the dtype of the layer's values, and is of their kind: NumPy's
 functions hand arrays of another library over to it (`__array_ufunc__`, `__array_function__`, and `like=` where nothing
 else says whose function is meant), so this text also runs on CuPy arrays. Nothing here needs a value on the host, so
 the host goes on while the device computes.
@@ -18,25 +22,7 @@ import math
 
 import numpy as np
 
-
-class Parameter:
-    """An array that is trained.
-
-    Attributes:
-        name: unique within a model, for messages.
-        data: the values, C-contiguous.
-        grad: the accumulated gradient, like data. A reducer replaces it once by a view into a bucket; whoever computes
-            a gradient adds into it and never rebinds it.
-    """
-
-    __slots__ = ("data", "grad", "name")
-
-    def __init__(self, name, data):
-        self.name, self.data = name, np.asarray(data, order="C", like=data)
-        self.grad = np.zeros_like(self.data)
-
-    def __repr__(self):
-        return f"Parameter({self.name!r}, {self.data.dtype}{list(self.data.shape)})"
+from .parameter import Parameter
 
 
 class Layer:
@@ -82,8 +68,8 @@ class Embedding(Layer):
         super().__init__(self.table)
 
     def forward(self, x):
-        self.x = x
-        return self.table.data[x].reshape(len(x), x.shape[1] * self.table.data.shape[1])
+        self.x, table = x, self.table.value
+        return table[x].reshape(len(x), x.shape[1] * table.shape[1])
 
     def backward(self, grad):
         add_rows(self.table.grad, self.x, grad)
@@ -142,14 +128,14 @@ class Linear(Layer):
         super().__init__(self.weight, self.bias)
 
     def forward(self, x):
-        weight, self.shape = self.weight.data, x.shape
+        weight, self.shape = self.weight.value, x.shape
         self.x = x.reshape(-1, len(weight))  # one large product, not one per sample
         y = np.matmul(self.x, weight, out=self.memory("y", (len(self.x), weight.shape[1]), weight))
-        y += self.bias.data
+        y += self.bias.value
         return y.reshape(*x.shape[:-1], weight.shape[1])
 
     def backward(self, grad):
-        weight, grad = self.weight.data, grad.reshape(-1, self.weight.data.shape[1])
+        weight, grad = self.weight.value, grad.reshape(-1, self.weight.data.shape[1])
         self.weight.grad += self.x.T @ grad
         self.bias.grad += grad.sum(axis=0)
         return np.matmul(grad, weight.T, out=self.memory("y", self.x.shape, weight)).reshape(self.shape)
@@ -219,13 +205,13 @@ class LayerNorm(Layer):
         scale += 1e-5
         self.scale = np.divide(1, np.sqrt(scale, out=scale), out=scale)
         z *= scale
-        np.multiply(z, self.gain.data, out=y)
-        y += self.bias.data
+        np.multiply(z, self.gain.value, out=y)
+        y += self.bias.value
         return y
 
     def backward(self, grad):
         # With g = grad gain: (g - mean(g) - z mean(g z)) scale. Both means are products with the gain.
-        gain, z, width = self.gain.data, self.z, len(self.gain.data)
+        gain, z, width = self.gain.value, self.z, len(self.gain.data)
         y = np.multiply(grad, z, out=self.memory("y", z.shape, z))
         self.gain.grad += y.reshape(-1, width).sum(axis=0)
         self.bias.grad += grad.reshape(-1, width).sum(axis=0)

@@ -1,5 +1,8 @@
 """The training loop and the evaluation: the same numbers for every number of ranks, up to rounding.
 
+With a reproducible reducer losses, too, have the same bits: they are added along the tree of the gradients' sums, to
+which recursive doubling keeps; and an evaluation is added up batch by batch, in their order.
+
 Where model and samples are on a device, only the indices of a batch travel there, and losses stay there until they are
 reported: the host waits for it in the reducer's `finish`, and once per report.
 """
@@ -27,7 +30,7 @@ def predict(model, windows):
     return logits, windows[:, 1:] if logits.ndim == 3 else windows[:, -1]
 
 
-def train(comm, model, optimizer, windows, sampler, steps, schedule, limit=None):
+def train(comm, model, optimizer, windows, sampler, steps, schedule, limit=None, *, first=0, after_step=None):
     """The model has been trained for `steps` steps; yields one record per step, on all ranks, some steps late.
 
     The loop owns accumulation: a rank's share of the global batch is computed in micro-batches, and only the last one
@@ -37,30 +40,36 @@ def train(comm, model, optimizer, windows, sampler, steps, schedule, limit=None)
         model: a DistributedDataParallel.
         windows: (samples, context + 1), see `data.Text`; of the same kind of arrays as the model's parameters.
         sampler: gives this rank's share of every global batch, cut into micro-batches.
+        optimizer: its `scale` multiplies the loss whose gradients it is given.
         schedule: step → learning rate.
         limit: of the gradients' norm, see `optimizers.clip`; None for no limit.
+        first: steps made before, which `steps` counts.
+        after_step: called with the number of every step, from 1, on all ranks, when their replicas have made it, and
+            tells whether training ends with it; not in a step's time.
 
     Yields:
         {"step" from 1, "loss": the mean over the predictions of the global batch, "gradient_norm": before it was
-        limited, only with a limit, "lr", "step_ms", "compute_ms": step_ms without the
-        exposed communication, "comm_ms", "exposed_comm_ms", "waits_ms": what that is made of, by name,
+        limited, only with a limit, "lr", what the optimizer reports, "step_ms", "compute_ms": step_ms without the
+        exposed communication, "backward_ms": of the last micro-batch,
+        "comm_ms", "exposed_comm_ms", "waits_ms": what that is made of, by name, "bucket_waits_ms": its part for each,
         "bytes_sent", "unused": the names of parameters that no rank used, if there are such}; times and bytes are this
         rank's.
     """
-    records = []
-    for step in range(steps):
+    records, shares = [], comm.size if model.op == "sum" else 1
+    for step in range(first, steps):
         start = time.perf_counter()
         model.zero_grad()
-        loss = 0.0
-        for i, part in enumerate(np.asarray(sampler.batch(step), like=windows), 1):
+        parts = []  # of the loss, one for each micro-batch
+        share = np.asarray(sampler.batch(step), like=windows)
+        for i, part in enumerate(np.array_split(share, sampler.accumulation), 1):
             batch = windows[part]
             with contextlib.nullcontext() if i == sampler.accumulation else model.no_sync():
                 logits, targets = predict(model, batch)
-                divisor = sampler.divisor * math.prod(logits.shape[1:-1])
-                losses, grad = cross_entropy(logits, targets, divisor)
+                divisor = shares * sampler.divisor * math.prod(logits.shape[1:-1])
+                losses, grad = cross_entropy(logits, targets, divisor / optimizer.scale)
                 model.backward(grad)
-            loss += losses.sum() / divisor
-        norm = {} if limit is None else {"gradient_norm": clip(model.parameters, limit)}
+            parts.append(losses.sum() / divisor)
+        norm = {} if limit is None else {"gradient_norm": clip(model.parameters, limit, optimizer.scale)}
         optimizer.lr = schedule(step)
         with gpu.span("optimizer"):
             optimizer.step()
@@ -68,42 +77,66 @@ def train(comm, model, optimizer, windows, sampler, steps, schedule, limit=None)
         records.append(
             {
                 "step": step + 1,
-                "loss": loss,
+                "loss": added(parts),
                 **norm,
                 "lr": optimizer.lr,
+                **optimizer.report(),
                 "step_ms": took * 1e3,
                 "compute_ms": (took - model.exposed_s) * 1e3,
+                "backward_ms": model.backward_s * 1e3,
                 "comm_ms": model.communication_s * 1e3,
                 "exposed_comm_ms": model.exposed_s * 1e3,
                 "waits_ms": {name: seconds * 1e3 for name, seconds in model.waits.items()},
+                "bucket_waits_ms": [bucket.waited_s * 1e3 for bucket in model.buckets],
                 "bytes_sent": model.bytes_sent,
                 **({"unused": [p.name for p in model.unused]} if model.unused else {}),
             }
         )
         if len(records) == REPORT_EVERY or step == steps - 1:
-            # Norms are the same on all ranks already, but with a parameter server, which alone has the average.
-            names = ["loss", *norm]
-            values = on_host(np.stack([record[name] for name in names for record in records]))
-            values[: len(records)] = comm.allreduce(values[: len(records)], op="avg")
-            values = values.reshape(len(names), -1).T
-            for record, row in zip(records, values, strict=True):
-                yield {**record, **dict(zip(names, map(float, row), strict=True))}
+            yield from complete(comm, model, records)
             records = []
+        if after_step and after_step(step + 1):  # after the records, so that a bad loss ends the run before it is saved
+            break
+    if records:
+        yield from complete(comm, model, records)
+
+
+def complete(comm, model, records):
+    """The records with what is added up over the ranks, as numbers on the host."""
+    # Norms are the same on all ranks already, but with a parameter server, which alone has the average.
+    names = [name for name in ("loss", "gradient_norm") if name in records[0]]
+    values = on_host(np.stack([record[name] for name in names for record in records]))
+    n = len(records)
+    values[:n] = comm.allreduce(values[:n], op=model.op, algorithm="recursive_doubling")
+    values = values.reshape(len(names), -1).T
+    rows = (dict(zip(names, map(float, row), strict=True)) for row in values)
+    return [{**record, **row} for record, row in zip(records, rows, strict=True)]
+
+
+def added(numbers):
+    """The sum of one or more numbers along a binary tree, as balanced as can be, in order."""
+    if len(numbers) == 1:
+        return numbers[0]
+    half = (len(numbers) + 1) // 2
+    return added(numbers[:half]) + added(numbers[half:])
 
 
 def evaluate(comm, model, windows, batch=1000):
     """(loss, accuracy): the means over all predictions of all windows, each exactly once, the same on all ranks.
 
-    The accuracy is how often the largest logit is the target's. Shards by rank, sums in float64; `batch` windows at a
-    time.
+    The accuracy is how often the largest logit is the target's. Batches of `batch` windows are shared out; what each
+    adds up to, in float64, is added in the same order for every number of ranks.
     """
-    shard, sums, count = np.array_split(windows, comm.size)[comm.rank], [], 0
-    for start in range(0, len(shard), batch):
-        logits, targets = predict(model, shard[start : start + batch])
+    starts, rows = range(0, len(windows), batch), []
+    mine = np.array_split(range(len(starts)), comm.size)[comm.rank]
+    sums = np.zeros((len(starts), 3))  # of each batch: losses, right answers, predictions; zero on the other ranks
+    for i in mine:
+        logits, targets = predict(model, windows[starts[i] : starts[i] + batch])
         right = (logits.argmax(axis=-1) == targets).astype(np.float64)
         losses, _ = cross_entropy(logits, targets)
-        sums.append(np.stack([losses.sum(), right.sum()]))
-        count += targets.size
-    mine = on_host(sum(sums)) if sums else np.zeros(2)
-    loss, right, count = comm.allreduce(np.array([*mine, count]))
+        rows.append(np.stack([losses.sum(), right.sum()]))
+        sums[i, 2] = targets.size
+    if rows:
+        sums[mine, :2] = on_host(np.stack(rows))
+    loss, right, count = comm.allreduce(sums).sum(axis=0)
     return float(loss / count), float(right / count)

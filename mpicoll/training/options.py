@@ -4,7 +4,7 @@ import argparse
 import math
 
 from ..command import Parser
-from . import recipes, sync
+from . import precision, recipes, reproducible, sync
 
 
 def at_least(least, kind=int):
@@ -29,17 +29,43 @@ def fraction(text):
 
 
 def parse(argv, description):
-    """The arguments; help and errors are printed by rank 0 only, and before MPI starts."""
+    """The arguments; help and errors are printed by rank 0 only, and before MPI starts.
+
+    With --resume they are not complete: see `resume.merge`. `known` are the names of all, `given` of those given.
+    """
     parser = Parser(prog="mpicoll.train", description=description)
     for about, add_arguments in GROUPS.items():
         add_arguments(parser.add_argument_group(about))
-    args = parser.parse_args(argv)
+    unsaid = vars(parser.parse_args([]))
+    nothing = object()
+    said = vars(parser.parse_args(argv, argparse.Namespace(**dict.fromkeys(unsaid, nothing))))
+    given = {name: value for name, value in said.items() if value is not nothing}
+    args = argparse.Namespace(**{**unsaid, **given}, known=frozenset(unsaid), given=frozenset(given))
     try:
-        recipes.complete(args)
-        sync.check(args)
+        if not args.resume:
+            complete(args)
     except ValueError as error:
         parser.error(str(error))
     return args
+
+
+def complete(args):
+    """What was not given is as in the recipe, and what was given fits together.
+
+    Raises:
+        ValueError: it does not.
+    """
+    recipes.complete(args)
+    sync.check(args)
+    precision.check(args)
+    reproducible.complete(args)
+    if args.stop_at and not args.checkpoint:
+        raise ValueError(f"--stop-at {args.stop_at} ends with a checkpoint: add --checkpoint DIR")
+    if args.wire_dtype and args.checkpoint:
+        raise ValueError(
+            f"--wire-dtype {args.wire_dtype} keeps what it rounded off on each rank, which a checkpoint does not hold; "
+            f"leave it or --checkpoint out"
+        )
 
 
 def model_and_data(group):
@@ -53,13 +79,14 @@ def model_and_data(group):
     add("--heads", type=at_least(1), help=f"of a GPT's attention; None: {told('heads')}")
     add("--hidden", type=at_least(1), help=f"width of an MLP's hidden layer; None: {told('hidden')}")
     add("--embedding", type=at_least(1), help=f"width of a character in an MLP; None: {told('embedding')}")
+    add("--precision", choices=tuple(precision.TYPES), default="float32", help=precision.HELP)
     add("--seed", type=at_least(0), default=0, help="of the initial weights and of the order of the samples")
     add("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: GPUs if every rank has one")
 
 
 def steps_and_rate(group):
     length = group.add_mutually_exclusive_group()
-    length.add_argument("--steps", type=at_least(1), help=f"steps to train for; None: {told('steps')}")
+    length.add_argument("--steps", type=at_least(1), help=f"steps in all, also after --resume; None: {told('steps')}")
     length.add_argument("--epochs", type=at_least(0.001, float), help="instead: times that the data are learnt")
     add = group.add_argument
     add("--global-batch", type=at_least(1), help=f"samples per step over all ranks; None: {told('global_batch')}")
@@ -79,22 +106,40 @@ def synchronisation(group):
     add("--sync", choices=tuple(sync.MODES), default="allreduce", help="; ".join(map(": ".join, sync.MODES.items())))
     add("--dedicated-server", action="store_true", help="with --sync parameter-server: rank 0 computes no gradients")
     add("--algorithm", help="of the all-reduce, by name; None: chosen by size")
-    add("--bucket-cap-mb", type=at_least(0, float), default=25, help="MiB per gradient bucket (the first: 1 at most)")
+    cap = "MiB per gradient bucket (the first: 1 at most); None: 25, across nodes a 20th of the gradients from 0.25 up"
+    add("--bucket-cap-mb", type=at_least(0, float), help=cap)
     add("--wire-dtype", choices=sync.WIRES, help="gradients travel so, with error feedback; None: as they are")
     add("--no-overlap", action="store_true", help="communicate only when backward has ended, whatever --sync")
-    add("--progress-thread", action="store_true", help="a thread drives communication beside the computation")
+    by_thread = "a thread drives communication beside the computation; None: across nodes, unless they compute on GPUs"
+    add("--progress-thread", action=argparse.BooleanOptionalAction, help=by_thread)
+    add("--reproducible", action="store_true", help=reproducible.HELP)
+    shards = f"with --reproducible: shards of a global batch, a power of two; None: {reproducible.VIRTUAL_RANKS}"
+    add("--virtual-ranks", type=at_least(1), help=shards)
     add("--layer-drop", type=fraction, default=0, help="probability that a rank leaves out a half block of a GPT")
     add("--find-unused-parameters", action="store_true", help="layers may be left out; needed by --layer-drop")
 
 
 def results(group):
-    group.add_argument("--metrics", metavar="FILE", help="JSON lines: one per step, then a summary")
+    goes_on = "with --resume the file goes on, without what it had of later steps"
+    group.add_argument("--metrics", metavar="FILE", help=f"JSON lines: one per step, then a summary; {goes_on}")
+    shown = "the last 5 steps of all ranks, for ui.perfetto.dev; FILE.svg or .png: the last of rank 0 as a picture"
+    group.add_argument("--timeline", metavar="FILE", help=shown)
+
+
+def checkpoints(group):
+    add = group.add_argument
+    add("--checkpoint", metavar="DIR", help="save the run there, also if SIGUSR1 or SIGTERM ends it; None: as --resume")
+    add("--checkpoint-every", metavar="STEPS", type=at_least(1), default=100, help="and at the end; the last two stay")
+    goes_on = "go on from the last checkpoint in a folder, or from this one; arguments that are not given are its own"
+    add("--resume", metavar="DIR_OR_FILE", help=goes_on)
+    add("--stop-at", metavar="STEP", type=at_least(1), help="end there as if time were over; --steps remains the total")
 
 
 GROUPS = {
     "model and data": model_and_data,
     "steps and learning rate": steps_and_rate,
     "synchronisation": synchronisation,
+    "checkpoints": checkpoints,
     "results": results,
 }
 

@@ -50,7 +50,10 @@ class ServedOptimizer:
 
     Attributes:
         lr: of the next step.
+        scale, replicated: gradients are those of the loss itself, and the state is the server's; see `optimizers`.
     """
+
+    scale, replicated = 1.0, False
 
     def __init__(self, reducer, make, server):
         self.reducer, self.server = reducer, server
@@ -61,6 +64,19 @@ class ServedOptimizer:
     def zero_grad(self):
         """Every gradient is zero."""
         self.reducer.zero_grad()
+
+    def report(self):
+        """What the record of a step says of the optimizer."""
+        return {}
+
+    def state(self):
+        """The server's optimizer's; elsewhere there is none."""
+        return self.optimizer.state() if self.optimizer else {}
+
+    def restore(self, state):
+        """The server's optimizer has this state, which nobody else needs."""
+        if self.optimizer:
+            self.optimizer.restore(state)
 
     def step(self):
         """The parameters of all ranks are the server's, which has moved them by one step."""
@@ -95,8 +111,8 @@ class WorkersSampler(Sampler):
         super().__init__(count, global_batch, max(rank - 1, 0), size - 1, *arguments, **options)
         self.divisor, self._serves = global_batch / size, rank == 0
         if self._serves:
-            self.accumulation = 1
+            self.share, self.accumulation = 0, 1  # self.shares are the workers'
 
     def batch(self, step):
-        """This rank's part of the global batch of this step, of the server none: (accumulation, micro_batch)."""
-        return np.empty((1, 0), np.int64) if self._serves else super().batch(step)
+        """This rank's part of the global batch of this step, of the server none: (share,) integers."""
+        return np.empty(0, np.int64) if self._serves else super().batch(step)

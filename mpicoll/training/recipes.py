@@ -3,6 +3,8 @@
 A recipe says what holds where the arguments say nothing; an argument that a recipe does not have is an error.
 """
 
+from . import precision
+
 RECIPES = {
     # About a minute on 8 ranks of a laptop.
     "tiny": {
@@ -84,10 +86,12 @@ def build(args, data):
     from .models import CharMLP, ImageMLP
 
     if args.recipe in GPTS:
-        return GPT(data.classes, args.context, args.width, args.layers, args.heads, args.seed)
-    if args.recipe == "digits":
-        return ImageMLP(data.pixels, data.white, data.classes, args.hidden, args.layers, args.seed)
-    return CharMLP(data.classes, args.context, args.embedding, args.hidden, args.layers, args.seed)
+        model = GPT(data.classes, args.context, args.width, args.layers, args.heads, args.seed)
+    elif args.recipe == "digits":
+        model = ImageMLP(data.pixels, data.white, data.classes, args.hidden, args.layers, args.seed)
+    else:
+        model = CharMLP(data.classes, args.context, args.embedding, args.hidden, args.layers, args.seed)
+    return precision.rounded(model, args.precision)
 
 
 LR_RULES = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}

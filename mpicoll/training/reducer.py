@@ -16,10 +16,11 @@ import time
 
 from .. import gpu
 from .buckets import Bucket, assign
+from .checks import check
 from .exchanges import AllReduce, complete, launch
 from .finite import FiniteCheck
+from .fixed_order import OrderedAllReduce, Partials
 from .ready_order import of_rank_0
-from .replicas import check_layout
 from .usage import Usage
 
 
@@ -42,13 +43,19 @@ class Reducer:
             became ready on rank 0. Every `parameter.grad` is then another array with the same content.
         algorithm: of the all-reduce, None for the automatic choice.
         exchange: what is done with a full bucket instead of an all-reduce, see `exchanges`.
+        reproducible: gradients are not averages but sums, over ranks and the micro-batches of `no_sync`: divide the loss
+            by all samples. Both numbers are powers of two; where their product is the same, so are the bits, see
+            `fixed_order`. Inside `no_sync` a gradient is zero again once it has been marked ready. Not with algorithm,
+            exchange or find_unused_parameters.
 
     Attributes:
         buckets: fixed, but for that one rebuilding.
         next_bucket: index of the first bucket that has not been launched in this step.
+        op: "avg", or "sum" if it is reproducible.
         unused: the parameters that no rank used in the last finished step; they have kept their old gradients.
         communication_s: of the last finished step, seconds in which at least one bucket was in flight, from its launch
             until the engine saw it end; an upper bound, since the engine sees only when somebody pumps.
+        computed_at: when the gradients of the last finished step were computed (`time.perf_counter()`).
         exposed_s: of the last finished step, seconds that `finish` took: the communication not hidden by computation.
             On a device it counts from when the last gradient is computed, which may be after backward has returned.
         waits: what exposed_s is made of, in seconds by name.
@@ -74,35 +81,23 @@ class Reducer:
         rebuild_buckets=False,
         algorithm=None,
         exchange=None,
+        reproducible=False,
     ):
         parameters = list(parameters)
         self._caps = bucket_cap_mb, first_bucket_mb, last_bucket_mb
-        if min(self._caps) <= 0:
-            raise ValueError(f"bucket sizes are positive: {bucket_cap_mb=}, {first_bucket_mb=}, {last_bucket_mb=}")
-        if find_unused_parameters and rebuild_buckets:
-            raise ValueError(
-                "rebuild_buckets measures the order of one step, and with find_unused_parameters steps differ; "
-                "pass only one of them"
-            )
-        if algorithm is not None and exchange is not None:
-            raise ValueError(f"{algorithm=} is of the all-reduce, which exchange {exchange.name!r} replaces; pass one")
-        names = [p.name for p in parameters]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"parameter names occur more than once: {', '.join(twice)}")
-        comm.explain("allreduce", 0, algorithm)  # it is there, or the error says what is
-        if wrong := [p for p in parameters if p.data.dtype.kind in "biuc"]:
-            raise TypeError(f"gradients are averaged, so parameters are floats: {', '.join(map(repr, wrong))}")
-        check_layout(comm, parameters)
+        check(comm, parameters, self._caps, algorithm, exchange, find_unused_parameters, rebuild_buckets, reproducible)
         for p in parameters:
             comm.ibroadcast(p.data, root=0).wait()
-        self.comm, self.overlap, self.exchange = comm, overlap, exchange or AllReduce(algorithm)
+        self._partials, self.op = (Partials(parameters), "sum") if reproducible else (None, "avg")
+        exchange = OrderedAllReduce() if reproducible else exchange or AllReduce(algorithm)
+        self.comm, self.overlap, self.exchange = comm, overlap, exchange
         self._usage = Usage(parameters) if find_unused_parameters else None
         self._finite = FiniteCheck() if check_finite else None
         self._rebuild = rebuild_buckets
         self._parameters = parameters
         self._build(parameters)
         self._ready, self._synchronise, self.next_bucket, self.unused = {}, True, 0, []
-        self.communication_s, self.exposed_s, self.waits = 0.0, 0.0, {}
+        self.communication_s, self.exposed_s, self.computed_at, self.waits = 0.0, 0.0, 0.0, {}
         self.bytes_sent = self._sent_before = 0
 
     def _build(self, parameters):
@@ -118,6 +113,8 @@ class Reducer:
         """Every gradient is zero, in place."""
         for bucket in self.buckets:
             bucket.flat.fill(0)
+        if self._partials:
+            self._partials.clear()
 
     @contextlib.contextmanager
     def no_sync(self):
@@ -169,9 +166,13 @@ class Reducer:
         if self._usage and parameter in self._usage.idle:
             raise RuntimeError(f"mark_ready: {parameter.name} takes no part in this step: report_used did not name it")
         if not self._synchronise:
+            if self._partials:
+                self._partials.keep(parameter)
             return
         if parameter in self._ready:
             raise RuntimeError(f"mark_ready: the gradient of {parameter.name} was marked ready twice in one step")
+        if self._partials:
+            self._partials.close(parameter)
         self._take(parameter)
         self.comm.progress()
 
@@ -183,7 +184,10 @@ class Reducer:
     def _take(self, parameter):
         """The gradient is ready; what can be launched is."""
         self._ready[parameter] = True
-        self._home[parameter][0].pending -= 1
+        bucket = self._home[parameter][0]
+        bucket.pending -= 1
+        if not bucket.pending:
+            bucket.ready_at = time.perf_counter()
         if self.overlap:
             self._launch()
 
@@ -199,15 +203,17 @@ class Reducer:
         self._launch()
         used = self._usage and self._usage.ask(self.comm)
         with gpu.span(self.exchange.name):
-            self.communication_s, computed = complete(self.buckets, start)
+            self.communication_s, self.computed_at = complete(self.buckets, start)
         self.unused = self._usage.settle(used.wait()) if used else []
         order = list(self._ready)
         self._ready.clear()
+        if self._partials:
+            self._partials.clear()
         self.next_bucket = 0
         for bucket in self.buckets:
             bucket.pending = len(bucket.views)
         self.bytes_sent = self.comm.bytes_sent - self._sent_before if self.buckets else 0
-        self.exposed_s = time.perf_counter() - computed
+        self.exposed_s = time.perf_counter() - self.computed_at
         self.waits = {self.exchange.name: self.exposed_s}
         if self._finite:
             self._finite.verdict(self.comm, self.buckets)  # of these buckets: they are not made again before

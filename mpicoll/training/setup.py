@@ -6,16 +6,19 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from . import optimizers, recipes, sync
+from . import checkpoint, driving, optimizers, recipes, reproducible, resume, sync, timeline, trace
 from .data import read
 from .ddp import DistributedDataParallel
 from .layer_drop import LayerDrop
+from .loss_scale import LossScaled
 from .parameter_server import WorkersSampler
 from .sampler import Sampler
 
 
 def set_up(comm, args, stack, place, device):
-    """Everything a run needs: data, sampler, model, optimizer, rate, steps, metrics (rank 0's open file or None).
+    """Everything a run needs: data, sampler, model, optimizer, rate, metrics (rank 0's open file or None).
+
+    Of its `steps`, `first` are made already, where it goes on from a checkpoint: `resumed`, its path.
 
     Args:
         place, device: from `devices.agree`.
@@ -23,27 +26,44 @@ def set_up(comm, args, stack, place, device):
     Raises:
         ValueError: on every rank; an argument or the data cannot be used.
     """
-    content, metrics = open_files(comm, args, stack)
+    resumed = resume.read(comm, args)
+    reproducible.check_ranks(args, comm.size)
+    content, metrics = open_files(comm, args, stack, resumed)
     data = recipes.load(args, content).to(place)
+    if resumed:
+        resume.check_data(resumed, data)
     sampler = (WorkersSampler if args.dedicated_server else Sampler)(
         len(data.train), args.global_batch, comm.rank, comm.size, args.seed, args.micro_batch, stride=data.predicted
     )
     whole = recipes.build(args, data).to(place)
+    nodes, options = len(set(comm.nodes)), sync.options(args)
+    if options["bucket_cap_mb"] is None:
+        options["bucket_cap_mb"] = driving.bucket_cap_mb(nodes, sum(p.data.nbytes for p in whole.parameters))
+    thread = args.progress_thread
+    if thread is None:
+        thread = driving.by_thread(nodes, place is np.asarray)
     model = DistributedDataParallel(
         LayerDrop(whole, args.layer_drop, args.seed, comm.rank) if args.layer_drop else whole,
         comm,
         find_unused_parameters=args.find_unused_parameters,
         check_finite=args.check_finite,
         algorithm=args.algorithm,
-        **sync.options(args),
+        reproducible=args.reproducible,
+        **options,
     )
     rate, words = recipes.peak_rate(args)
     make = functools.partial({"adamw": optimizers.AdamW, "sgd": optimizers.SGD}[args.optimizer], lr=rate)
     served = args.sync == "parameter-server"
     optimizer = model.exchange.optimizer(model, make) if served else make(model.parameters)
+    optimizer = LossScaled(optimizer) if args.precision == "mixed-float16" else optimizer
     steps = args.steps
     if args.epochs is not None:
         steps = math.ceil(args.epochs * sampler.count / args.global_batch)
+    first = resumed.about["step"] if resumed else 0
+    if resumed:
+        resume.restore(comm, resumed, model, optimizer)
+        if args.layer_drop:
+            model.model.forwards = first * sampler.accumulation
     rise = optimizers.warmup_steps(steps, args.warmup)
     words = f"{args.optimizer}, {words}; rises for {rise} of {steps} steps, then falls along a cosine"
     words += f"; gradients clipped to a norm of {args.clip:g}" if args.clip else ""
@@ -55,33 +75,39 @@ def set_up(comm, args, stack, place, device):
         model=model,
         optimizer=optimizer,
         words=recipes.words(args),
+        precision=args.precision,
         rate=words,
         peak=rate,
-        sync=sync.words(args),
+        sync=sync.words(args) + reproducible.words(args),
+        first=first,
         steps=steps,
+        resumed=resumed and resumed.path,
         metrics=metrics,
+        thread=thread,
+        timeline=timeline.Timeline(model, optimizer, first) if args.timeline else None,
     )
 
 
-def open_files(comm, args, stack):
+def open_files(comm, args, stack, resumed):
     """The bytes of the data on every rank, read by rank 0 alone, and the metrics file, which only rank 0 has.
 
     Raises:
-        ValueError: on every rank, though only rank 0's message says why.
+        ValueError: on every rank; a file or the folder for checkpoints cannot be used.
     """
-    content, metrics, problem = b"", None, None
-    if comm.rank == 0:
-        try:
-            content = read(args.data)
-            if args.metrics:
-                metrics = stack.enter_context(open(args.metrics, "w", encoding="utf-8"))  # noqa: SIM115 the stack closes it
-        except ValueError as error:
-            problem = error
-        except OSError as error:
-            problem = f"metrics file {args.metrics}: {error.strerror}"
-    # All ranks learn of rank 0's problem here, instead of waiting for a text that never comes.
-    length = int(comm.broadcast(np.array([-1 if problem else len(content)]))[0])
-    if length < 0:
-        raise ValueError(problem)
-    array = np.frombuffer(content, np.uint8).copy() if comm.rank == 0 else np.empty(length, np.uint8)
-    return comm.broadcast(array).tobytes(), metrics
+    metrics = []
+
+    def make():
+        content = read(args.data)
+        if args.checkpoint:
+            checkpoint.prepare(args.checkpoint, resumed and resumed.path)
+        if args.timeline:
+            trace.check(args.timeline)
+        if args.metrics:
+            try:
+                file = open(args.metrics, "a+" if resumed else "w", encoding="utf-8", buffering=1)  # noqa: SIM115
+            except OSError as error:
+                raise ValueError(f"metrics file {args.metrics}: {error.strerror}") from None
+            metrics.append(stack.enter_context(file))
+        return content
+
+    return resume.from_rank_0(comm, make), metrics[0] if metrics else None

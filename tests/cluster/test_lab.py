@@ -1,75 +1,19 @@
 """A cluster of scripts/lab: ranks on hosts that share no memory, with a network between them that counts its bytes."""
 
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from namespaces import inside, left_over, surroundings
 
 ROOT = Path(__file__).parent.parent.parent
 LAB = ROOT / "scripts" / "lab"
+MPI = Path(sys.executable).parent / "mpirun"
 NET, MPIRUN = LAB / "net.sh", LAB / "mpirun.sh"
-TOOLS = ("ip", "tc", "unshare", "nsenter", "setpriv")
-ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OPENBLAS_NUM_THREADS": "1"}
 SHOW_NAMESPACES = f"readlink /proc/self/ns/net /proc/self/ns/pid; {LAB}/on.sh h1 readlink /proc/self/ns/net"
-
-
-@pytest.fixture(scope="session")
-def needs():
-    """Skips where this machine gives no lab, and says why."""
-    if os.getuid() != 0:
-        pytest.skip("a lab needs root")
-    if missing := [tool for tool in TOOLS if not shutil.which(tool)]:
-        pytest.skip(f"a lab needs {', '.join(missing)}")
-    shape = "tc qdisc add dev lo root tbf rate 1gbit burst 128kb latency 400ms"
-    words = ["unshare", "--mount", "--net", "--uts", "--pid", "--fork", *shape.split()]
-    tried = subprocess.run(words, capture_output=True, text=True, check=False)
-    if tried.returncode:
-        pytest.skip(f"this kernel gives no lab: {tried.stderr.strip()}")
-
-
-@pytest.fixture
-def lab(needs):
-    """lab(arguments of net.sh...): the finished process; a hang is a failure after 60 s."""
-
-    def run(*arguments):
-        words = [NET, *map(str, arguments)]
-        return subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
-
-    return run
-
-
-def inside(namespaces):
-    """The ids of the processes that are in one of these namespaces."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        for kind in ("net", "pid"):
-            try:
-                if os.readlink(process / "ns" / kind) in namespaces:
-                    found.append(process.name)
-            except OSError:  # it has just ended
-                continue
-    return found
-
-
-def left_over(namespaces):
-    """What is still in these namespaces 10 s later, or keeps them by a mount."""
-    deadline = time.monotonic() + 10
-    while (found := inside(namespaces)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    mounts = Path("/proc/self/mountinfo").read_text()
-    return found + [name for name in namespaces if name in mounts]
-
-
-def surroundings():
-    """What a lab must leave as it was: links, names of namespaces, hosts, mounts."""
-    links = sorted(os.listdir("/sys/class/net"))
-    named = [sorted(os.listdir(path)) if path.exists() else None for path in map(Path, ("/run/netns", "/etc/netns"))]
-    return links, named, Path("/etc/hosts").read_text(), Path("/proc/self/mountinfo").read_text(), os.uname().nodename
 
 
 PROGRAM = """
@@ -120,6 +64,23 @@ def test_ranks_on_two_hosts_reduce_over_the_network(lab, tmp_path, per_host):
         assert crossed[host, "native"] > 1
         assert 1 < crossed[host, "hierarchical"] < 1.2  # as often as it must, however many ranks there are
         assert 1.5 < crossed[host, "ring"] < 1.8 if per_host == 2 else 1 < crossed[host, "ring"] < 1.2
+
+
+@pytest.mark.parametrize("hosts", [2, 4])
+def test_the_hostfiles_start_ranks_on_every_host(lab, tmp_path, hosts):
+    version = subprocess.run([MPI, "--version"], capture_output=True, text=True, check=True).stdout
+    mpi = "openmpi" if "Open MPI" in version else "mpich"
+    command, *lines = (ROOT / "hostfiles" / f"{mpi}-two-nodes").read_text().splitlines()
+    pattern = next(line for line in lines if not line.startswith("#"))  # a host, and how many ranks it takes
+    file = tmp_path / "hosts"
+    file.write_text("".join(f"{pattern.replace('node0', f'h{i}').replace('8', '2')}\n" for i in range(hosts)))
+    words = command.removeprefix("# ").replace("16", str(2 * hosts)).replace(f"hostfiles/{mpi}-two-nodes", str(file))
+    show = "from mpi4py import MPI; import os; print(*MPI.COMM_WORLD.gather(os.uname().nodename) or [], end='')"
+    agents = f"PRTE_MCA_plm_ssh_agent={LAB}/on.sh HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC={LAB}/on.sh"
+    started = f"source {LAB}/settings.sh; {agents} {words.replace('-m mpicoll.train', f'-c {show!r}')}"
+    done = lab(hosts, "bash", "-c", started)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [f"h{rank // 2}" for rank in range(2 * hosts)]
 
 
 def test_a_failure_on_one_host_is_the_labs(lab, tmp_path):

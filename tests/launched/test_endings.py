@@ -247,7 +247,7 @@ def test_mpicoll_timeout_bounds_a_blocking_call(mpirun):
 def test_a_wrong_mpicoll_timeout_is_told(mpirun):
     done = mpirun(1, PROLOGUE, MPICOLL_TIMEOUT="soon")
     assert done.returncode != 0
-    assert "MPICOLL_TIMEOUT is 'soon'; it is a number of seconds above 0" in done.stderr
+    assert "MPICOLL_TIMEOUT is 'soon'; it is a number of seconds, or 0 for no limit" in done.stderr
 
 
 def test_an_exception_in_the_middle_keeps_memory_and_marks_the_communicator(mpirun):

@@ -46,7 +46,7 @@ def alone(kind, of=CharMLP, limit=None):
     net, sampler, losses = model(of=of), Sampler(len(TEXT.train), BATCH, seed=3), []
     optimizer = kind(net.parameters, lr=1.0)
     for step in range(STEPS):
-        batch = TEXT.train[sampler.batch(step)[0]]
+        batch = TEXT.train[sampler.batch(step)]
         optimizer.zero_grad()
         targets = batch[:, 1:] if of is GPT else batch[:, -1]
         loss, grad = cross_entropy(net.forward(batch[:, :-1]), targets, divisor=targets.size)
@@ -100,7 +100,7 @@ def test_the_comparison_finds_a_norm_of_a_rank_alone(comm, monkeypatch):
             optimizers.clip(self.parameters, 0.3)
             super().finish()
 
-    monkeypatch.setattr(loop, "clip", lambda parameters, limit: np.zeros(()))
+    monkeypatch.setattr(loop, "clip", lambda parameters, limit, scale: np.zeros(()))
     with pytest.raises(AssertionError):
         check_equal(comm, optimizers.SGD, of=GPT, limit=0.3, wrapper=Local, overlap=False)
 
@@ -262,7 +262,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(comm, capsys):
         (["--data", "missing.txt"], "data file missing.txt: No such file or directory"),
         (["--data", "empty.txt"], "data file empty.txt is empty"),
         (["--data", "small.txt"], "the global batch is 840, the data has"),
-        (["--global-batch", "1"], "does not divide by"),
+        (["--global-batch", "1"], "is smaller than the"),
         (["--algorithm", "nope"], "algorithm is 'nope'"),
         (["--metrics", "no/where.jsonl"], "metrics file no/where.jsonl: No such file"),
         (["--bucket-cap-mb", "0"], "positive"),

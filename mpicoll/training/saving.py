@@ -1,0 +1,98 @@
+"""When a run is saved: every so many steps, at its end, and when a signal to any rank asks for it.
+
+    rank 2   step 41 ────── SIGUSR1 ── step 42 ───────────────── step 43 ── save, end
+    all      max of the ranks' signals ↑ starts    ends ↑ the same on all ranks
+
+The ranks agree on signals by an all-reduce of one number that is under way during each step: its cost is a message's,
+not a wait's.
+"""
+
+import signal
+
+import numpy as np
+
+from . import checkpoint, resume
+
+SIGNALS = signal.SIGUSR1, signal.SIGTERM
+
+
+class NotSaved(Exception):
+    """A checkpoint could not be written; raised on every rank."""
+
+
+class Saving:
+    """The checkpoints of a run; its `after_step` is the loop's hook.
+
+    A context: inside, SIGUSR1 and SIGTERM to any rank have the run saved, and ended, after the step in which they come
+    or the next one.
+
+    Args:
+        comm: of its own, so that its bytes are not counted as the gradients'.
+        args: completed, with `checkpoint`.
+        parts: from `setup.set_up`.
+
+    Attributes:
+        ended: why the run ended before its last step, for people; empty if it did not.
+    """
+
+    def __init__(self, comm, args, parts):
+        self.comm, self.parts, self.folder, self.every = comm, parts, args.checkpoint, args.checkpoint_every
+        self.stop_at, self.ended = args.stop_at, ""
+        self._about = resume.about(args, parts)
+        self._asked, self._handle, self._before = np.zeros(1, np.int64), None, {}
+
+    def __enter__(self):
+        self._before = {number: signal.signal(number, self._ask) for number in SIGNALS}
+        return self
+
+    def __exit__(self, kind, error, trace):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if kind is None and self._handle:  # all ranks end at the same step
+            self._handle.wait()
+
+    def _ask(self, number, frame):
+        self._asked[0] = number * self.comm.size + self.comm.rank
+
+    def after_step(self, step):
+        """Whether training ends here, with a checkpoint; it is saved when it is time.
+
+        All ranks call it after every step, counted from 1, in which their replicas have moved.
+
+        Raises:
+            NotSaved: on every rank; the checkpoint before is what there is.
+        """
+        asked = int(self._handle.wait()[0]) if self._handle else 0
+        self._handle = None
+        if asked:
+            number, rank = divmod(asked, self.comm.size)
+            self.ended = f"{signal.Signals(number).name} to rank {rank}"
+        elif step == self.stop_at:
+            self.ended = "--stop-at"
+        last = bool(self.ended) or step == self.parts.steps
+        if last or step % self.every == 0:
+            self.save(step)
+        if not last:
+            self._handle = self.comm.iallreduce(self._asked.copy(), op="max")
+        return last
+
+    def save(self, step):
+        """The folder's last checkpoint is of this step. Collective."""
+
+        def make():
+            arrays = resume.on_rank_0(self.parts.model, self.parts.optimizer)
+            try:
+                checkpoint.save(self.folder, step, arrays, self._about)
+            except OSError as error:
+                path = checkpoint.path_of(self.folder, step)
+                raise ValueError(f"checkpoint {path} cannot be written: {error.strerror or error}") from None
+            return b""
+
+        try:
+            resume.from_rank_0(self.comm, make)
+        except ValueError as error:
+            raise NotSaved(error) from None
+
+    def way_on(self, step):
+        """How the run goes on, in one line."""
+        return f"ended by {self.ended} after step {step} of {self.parts.steps}; to go on: --resume {self.folder}"
