@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 import mpicoll
-from mpicoll import explain, links, selection, simulate, train, tuning
+from mpicoll import explain, links, selection, simulate, tuning
 from mpicoll.algorithms import FAMILIES
 from mpicoll.explaining import candidates, choice, crossover, forms, lecture, segments
 from mpicoll.pricing import HOST
 from mpicoll.rules import Rule
 from mpicoll.simulation.units import digits
+from mpicoll.training import options
 
 ROOT = Path(mpicoll.__file__).parent.parent
 ALGORITHMS = [(collective, name) for collective, family in FAMILIES.items() for name in family]
@@ -231,7 +232,7 @@ def test_every_command_of_the_index_runs(command, monkeypatch):
         if words[4] == "-m":
             assert (ROOT / (words[5].replace(".", "/") + ".py")).exists()
             if words[5] == "mpicoll.train":
-                train.parse(words[6:])
+                options.parse(words[6:], "")
         else:
             assert (ROOT / words[4]).exists()
         return

@@ -161,7 +161,8 @@ PLACES = [
 
 
 def simulated(collective, nbytes, nodes, links):
-    """The simulated time of every algorithm for this size, not rounded."""
+    """The simulated time of every algorithm for this size, not rounded, with ranks counted node by node."""
+    nodes = tuple(sorted(nodes))
     machine, size = links.machine(nodes, nbytes), len(nodes)
     for name in family(collective):
         whole = -(-nbytes // size) * size if (collective, name) in SAME_LENGTH else nbytes
