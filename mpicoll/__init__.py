@@ -17,6 +17,7 @@ _PUBLIC = {
     "CollectiveError": "progress",
     "CollectiveMismatch": "debug",
     "Handle": "progress",
+    "PeerDied": "progress",
     "PeerLeft": "progress",
     "Plan": "progress",
     "Timeout": "progress",

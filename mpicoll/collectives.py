@@ -8,9 +8,9 @@ class Collectives:
 
     Arrays are C-contiguous, of any shape. `recvbuf=None` returns a new array and leaves sendbuf alone. `op` is "sum",
     "prod", "max", "min" or "avg", or mpi4py's MPI.SUM, MPI.PROD, MPI.MAX, MPI.MIN; max and min are not defined for
-    complex numbers, avg not for integers, bool knows only max and min. `algorithm` names the algorithm, or is one: a function
-    of `mpicoll.algorithms`' form with its options bound by functools.partial; None chooses.
-    Wrong arguments raise TypeError or ValueError before any message is sent.
+    complex numbers, avg not for integers, bool knows only max and min. `algorithm` names the algorithm, or is one:
+    a function as in `algorithms`, its options bound by functools.partial; None chooses. Wrong arguments
+    raise TypeError or ValueError before any message is sent.
     """
 
     def broadcast(self, buf, root=0, algorithm=None):

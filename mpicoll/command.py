@@ -37,9 +37,9 @@ def rank() -> int:
     return int(runtime.launched_rank())  # type: ignore[no-untyped-call]
 
 
-def fail(command: str, status: int, message: object) -> int:
-    """`status` on rank 0, which has said why, and 0 elsewhere."""
-    if rank():
+def fail(command: str, status: int, message: object, own: int | None = None) -> int:
+    """`status` on rank 0, which has said why, and 0 elsewhere; `own` is this rank, None: as it was started."""
+    if rank() if own is None else own:
         return 0
     print(f"{command}: error: {message}", file=sys.stderr, flush=True)
     return status

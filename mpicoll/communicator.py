@@ -44,6 +44,7 @@ class Communicator(Collectives):
     Args:
         mpi_comm: an mpi4py intracommunicator; it is duplicated, which is collective, so messages never mix with yours.
             Close what you no longer need, or use `with`: MPIs have only some 2,000 communicators.
+        duplicate: False gives it away instead: from then on it is the Communicator's alone.
 
     Raises:
         ValueError: a launcher has started several processes that are each a world of size 1 (MPI.COMM_SELF is always
@@ -57,17 +58,18 @@ class Communicator(Collectives):
         nodes: the node of every rank.
     """
 
-    def __init__(self, mpi_comm):
+    def __init__(self, mpi_comm, duplicate=True):
         if isinstance(mpi_comm, MPI.Comm) and mpi_comm == MPI.COMM_NULL:
             raise ValueError("Communicator: mpi_comm is MPI.COMM_NULL: this rank is not part of it")
         if not isinstance(mpi_comm, MPI.Intracomm):
             raise TypeError(f"Communicator: mpi_comm is of type {type(mpi_comm).__name__}; pass e.g. MPI.COMM_WORLD")
         if mpi_comm != MPI.COMM_SELF:
             launch.refuse_singletons(MPI.COMM_WORLD.size)
-        duplicate, request = mpi_comm.Idup()  # not Dup: others may still need this rank to drive what is in flight
-        drive([request])
-        duplicate.Set_errhandler(MPI.ERRORS_RETURN)
-        self._transport = Transport(duplicate)
+        if duplicate:
+            mpi_comm, request = mpi_comm.Idup()  # not Dup: others may need this rank to drive what is in flight
+            drive([request])
+        mpi_comm.Set_errhandler(MPI.ERRORS_RETURN)
+        self._transport = Transport(mpi_comm)
         self._replays = Replays(self._transport)
         self._transport.at_close.append(self._replays.clear)
         self.rank, self.size = self._transport.rank, self._transport.size

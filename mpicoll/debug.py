@@ -7,6 +7,7 @@ and nothing has been sent. That costs a message to every rank and back, and call
 variable it costs nothing.
 """
 
+import functools
 import inspect
 import json
 import os
@@ -131,8 +132,15 @@ def _told(job, make, arguments):
     for name in ("root", "counts", "algorithm"):
         value = given.get(name)
         if value is not None and job.name != "alltoallv":
-            found[name] = str(list(map(int, value)) if name == "counts" else getattr(value, "__name__", value))
+            found[name] = str(list(map(int, value)) if name == "counts" else _name(value))
     return found
+
+
+def _name(value):
+    """A function's name and the options bound to it, not where it is in memory; what is no function stays itself."""
+    if isinstance(value, functools.partial):
+        return f"{_name(value.func)}({', '.join(f'{name}={option}' for name, option in value.keywords.items())})"
+    return getattr(value, "__name__", value)
 
 
 def _poison(job, arguments, is_root):

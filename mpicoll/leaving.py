@@ -51,7 +51,10 @@ def leave(transports, timeout=None):
         if transport in orderly:
             others = [rank for rank in range(transport.size) if rank != transport.rank]
             requests += [transport.mpi.Irecv([bytearray(0), MPI.BYTE], rank, transport.goodbye) for rank in others]
-    drive(requests, timeout)
+    try:
+        drive(requests, timeout)
+    except MPI.Exception:  # a rank has died meanwhile, which says no goodbye
+        orderly = []
     for transport in orderly:
         _discard_messages(transport)
         for give_back in transport.at_close:
@@ -59,6 +62,16 @@ def leave(transports, timeout=None):
         transport.mpi.Free()
         transport.broken = "it is closed"
     _over = not _open
+
+
+def abandon(transport, error):
+    """The communicator is left without a word, since ranks have died; what was in flight has ended with this error."""
+    for handle in list(ENGINE.handles):
+        if handle.belongs_to(transport):
+            ENGINE.give_up(handle, error)
+    transport.fail("it was abandoned", error)
+    with _guard:
+        _open.remove(transport)
 
 
 def _discard_messages(transport):

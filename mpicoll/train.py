@@ -7,7 +7,7 @@ backward goes on (training/reducer.py), and all replicas make the same step. At 
 the time went, whether the bytes sent are those of the formula and whether all replicas are bit-identical.
 
 With --checkpoint DIR a run can be ended at any time, by a signal or a power cut, and goes on with --resume DIR.
-`python -m mpicoll.train sample --checkpoint DIR` writes text.
+`python -m mpicoll.train sample --checkpoint DIR` writes text. With --elastic it goes on without ranks that die.
 
 Exit status: 0 if all is right, or it was ended and saved; 1 if bytes or replicas differ, the loss is not finite or a
 checkpoint cannot be written; 2 if an argument is wrong.
@@ -46,6 +46,10 @@ def main(argv=None):
     found = devices.find(args.device)
     try:
         world = launch.start(NAME, found.where)
+        if args.elastic:
+            from .survival import refuse
+
+            refuse()
     except ValueError as error:
         return fail(NAME, 2, error)
     from .communicator import Communicator
@@ -70,29 +74,47 @@ def main(argv=None):
         saving = None
         if args.checkpoint:
             saving = stack.enter_context(Saving(stack.enter_context(Communicator(world)), args, parts))
-        return run(comm, args, parts, saving)
+        return run(comm, args, parts, saving, stack)
 
 
-def run(comm, args, parts, saving=None):
+def run(comm, args, parts, saving, stack):
     """The exit status, after training, evaluation and the report."""
-    import numpy as np
-    from tqdm import tqdm
+    from .training import report, resume
 
-    from .training import report, resume, trace
-    from .training.loop import evaluate, train
-    from .training.optimizers import warmup_decay
-    from .training.saving import NotSaved
-
-    records = []
-
-    def schedule(step):
-        return parts.peak * warmup_decay(step, parts.steps, args.warmup)
-
+    records, start = [], time.perf_counter()
     if comm.rank == 0:
         print(report.heading(comm, parts), flush=True)
     if parts.metrics and parts.resumed:
         resume.cut(parts.metrics, parts.first)
-    start = time.perf_counter()
+
+    def attempt(comm, made):
+        return go_on(comm, args, parts, saving, records, made, start)
+
+    if not args.elastic:
+        return attempt(comm, parts.first)
+    from .training.elastic import Elastic
+
+    return Elastic(comm, args, parts, saving, records, stack).run(attempt)
+
+
+def go_on(comm, args, parts, saving, records, made, start):
+    """The exit status, after what is left when `made` steps are, evaluation and the report.
+
+    Args:
+        records: of the steps before; those of the next ones are appended.
+        start: when training began (`time.perf_counter()`).
+    """
+    import numpy as np
+    from tqdm import tqdm
+
+    from .training import report, trace
+    from .training.loop import evaluate, train
+    from .training.optimizers import warmup_decay
+    from .training.saving import NotSaved
+
+    def schedule(step):
+        return parts.peak * warmup_decay(step, parts.steps, args.warmup)
+
     limit = args.clip or None
     training = train(
         comm,
@@ -103,10 +125,12 @@ def run(comm, args, parts, saving=None):
         parts.steps,
         schedule,
         limit,
-        first=parts.first,
+        first=made,
         after_step=saving and saving.after_step,
     )
-    bar = tqdm(total=parts.steps, initial=parts.first, unit="step", mininterval=0.5, disable=comm.rank != 0)
+    if saving and saving.ended:  # in the step after which ranks have died
+        training = ()
+    bar = tqdm(total=parts.steps, initial=made, unit="step", mininterval=0.5, disable=comm.rank != 0)
     with bar, np.errstate(over="ignore", invalid="ignore"):  # a loss that is not finite is reported instead
         try:
             for record in training:
@@ -115,9 +139,10 @@ def run(comm, args, parts, saving=None):
                 bar.update()
                 write(parts.metrics, {"event": "step", **record})
                 if not math.isfinite(record["loss"]):
-                    return fail(NAME, 1, f"the loss is {record['loss']} at step {record['step']}; try a lower --lr")
+                    what = f"the loss is {record['loss']} at step {record['step']}; try a lower --lr"
+                    return fail(NAME, 1, what, comm.rank)
         except (FloatingPointError, NotSaved) as error:  # all ranks are here
-            return fail(NAME, 1, error)
+            return fail(NAME, 1, error, comm.rank)
     seconds = time.perf_counter() - start
     if parts.timeline:
         shown = parts.timeline.gather(comm)
@@ -125,7 +150,7 @@ def run(comm, args, parts, saving=None):
             trace.save(shown, args.timeline)
     if saving and saving.ended:
         if comm.rank == 0:
-            print(saving.way_on(records[-1]["step"]), flush=True)
+            print(saving.way_on(), flush=True)
         return 0
     held_out = evaluate(comm, parts.whole, parts.data.held_out, parts.sampler.micro_batch)
     summary = report.summarise(comm, parts, records, seconds, held_out)

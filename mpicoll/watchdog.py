@@ -84,7 +84,8 @@ class Watchdog:
                 self._tell()
             with self.guard:
                 for transport in self.transports:
-                    self._answer(transport)
+                    with contextlib.suppress(MPI.Exception):  # a rank has died: whoever waits for it is told
+                        self._answer(transport)
 
     def _answer(self, transport):
         """The questions that have come are answered."""

@@ -63,7 +63,8 @@ ALLOWED = {
         "algorithms", "arrays", "collectives", "debug", "foreign", "gpu", "jobs", "launch", "leaving", "progress",
         "runtime", "selection", "topology", "tuning",
     },
-    "training": {"algorithms", "command", "cost", "gpu", "plot", "probe", "runtime"},
+    "survival": {"communicator", "launch", "leaving", "progress"},
+    "training": {"algorithms", "command", "cost", "gpu", "plot", "probe", "runtime", "survival"},
     "benching": {
         "algorithms", "arrays", "command", "communicator", "cost", "explaining", "gpu", "plot", "probe", "selection",
         "simulation",

@@ -11,7 +11,7 @@ OLD, NEW = "Driver Version: 580.95   CUDA Version: {}.0 |", "KMD Version: 610.43
 NO_DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
 
 
-@pytest.mark.parametrize("script", sorted((ROOT / "scripts").rglob("*.sh")), ids=lambda script: script.name)
+@pytest.mark.parametrize("script", sorted((ROOT / "scripts").rglob("*.s*h")), ids=lambda script: script.name)
 def test_a_script_is_one_that_bash_can_read(script):
     subprocess.run(["bash", "-n", script], check=True)
 

@@ -12,8 +12,8 @@ group.py    several calls started together
 
 from .engine import Handle, progress, thread
 from .group import group
-from .path import CollectiveError
+from .path import CollectiveError, PeerDied
 from .plan import Plan
 from .wait import PeerLeft, Timeout
 
-__all__ = ["CollectiveError", "Handle", "PeerLeft", "Plan", "Timeout", "group", "progress", "thread"]
+__all__ = ["CollectiveError", "Handle", "PeerDied", "PeerLeft", "Plan", "Timeout", "group", "progress", "thread"]

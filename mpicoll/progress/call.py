@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from mpi4py import MPI
 from ..arrays import DATATYPES, Event, Kind, Pinned
 from ..language import NUMBERS, Call, Program
 from .engine import ENGINE, Handle
-from .path import KEPT
+from .path import KEPT, PeerDied
 from .staging import WINDOW, Route, Staged
 
 if TYPE_CHECKING:
@@ -124,13 +125,18 @@ class Transport:
     def fail(self, what: str, error: object) -> None:
         """The communicator is broken, by the first thing that went wrong; the others need not wait for this rank."""
         self.broken = self.broken or f"{what}: {str(error) or type(error).__name__}"
-        KEPT.extend(self.say_goodbye())
+        if isinstance(error, PeerDied):
+            self.mpi.Revoke()  # ends all waits on it, on all ranks
+        else:
+            KEPT.extend(self.say_goodbye())
 
     def say_goodbye(self) -> list[MPI.Request]:
         """Every other rank is told once, by an empty message, that this one is through; the requests of these."""
         if not self.goodbyes:
             others = [rank for rank in range(self.size) if rank != self.rank]
-            self.goodbyes = [self.mpi.Isend([bytearray(0), MPI.BYTE], rank, self.goodbye) for rank in others]
+            for rank in others:
+                with contextlib.suppress(MPI.Exception):  # it has died
+                    self.goodbyes.append(self.mpi.Isend([bytearray(0), MPI.BYTE], rank, self.goodbye))
         return self.goodbyes
 
     def idle(self) -> bool:

@@ -25,6 +25,14 @@ class CollectiveError(RuntimeError):
     """A message of a collective failed; the communicator cannot be used any more."""
 
 
+class PeerDied(CollectiveError):
+    """A rank of the communicator has died, or another one has found that: only where the MPI tolerates faults."""
+
+
+# Classes of errors; an MPI that does not know them has unknown ones in their place.
+DEAD = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED} - {MPI.ERR_UNKNOWN}
+
+
 def begin(call: LiveCall, generator: Iterator[Any]) -> Path:
     """The path of a call's generator, which takes its first step when what the caller has queued is done."""
     event = call.job and call.job.ready()
@@ -140,6 +148,8 @@ class Path:
 
     def _explained(self, error: MPI.Exception) -> CollectiveError:
         where = f"{self.call.name}: round {self.rounds - 1} on rank {self.call.comm.rank}"
+        if error.Get_error_class() in DEAD:
+            return PeerDied(f"{where}: a rank of its communicator has died ({error})")
         own, failed = self.call.status, self._tested()
         for request, array, peer, sending in self.made:
             if request is not failed and isinstance(request, MPI.Request):

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from mpi4py import MPI
+
 if TYPE_CHECKING:
     from .path import Path
 
@@ -95,7 +97,7 @@ class Pause:
             raise Timeout("\n".join([text, *more]))
         if waited >= self.look:
             self.look = waited + LOOK
-            with self.lock:
+            with self.lock, contextlib.suppress(MPI.Exception):  # of a rank that has died, the next poll tells
                 self._look_for_peers()
         if self.polls < YIELDS:
             os.sched_yield()

@@ -12,8 +12,6 @@ Attributes of an exchange:
 
 import time
 
-from .. import cost
-from ..algorithms.cut import even
 from .buckets import Wait
 
 
@@ -44,10 +42,9 @@ class Nothing:
         return 0
 
 
-def formula(comm, collective, flat, algorithm=None, root=0, **options):
-    """The bytes that this rank sends in a collective on a buffer like `flat`; options are the algorithm's."""
-    name = comm.explain(collective, flat.nbytes, algorithm).algorithm
-    return cost.of(collective, name, comm.rank, even(len(flat), comm.size), flat.itemsize, root, **options).sent
+def formula(comm, collective, flat, algorithm=None, root=0):
+    """The bytes that this rank sends in a collective on a buffer like `flat`."""
+    return comm.cost(collective, len(flat), flat.itemsize, algorithm, root).sent
 
 
 def launch(exchange, comm, bucket):

@@ -57,6 +57,11 @@ class Layer:
         raise NotImplementedError
 
 
+def ones(like, count):
+    """(count,) of them: a product with them is a sum, and on the host several times as fast as NumPy's own."""
+    return np.zeros_like(like, shape=(count,)) + 1
+
+
 class Embedding(Layer):
     """Row `x[i, k]` of a table for every index, the rows of a sample side by side.
 
@@ -137,7 +142,7 @@ class Linear(Layer):
     def backward(self, grad):
         weight, grad = self.weight.value, grad.reshape(-1, self.weight.data.shape[1])
         self.weight.grad += self.x.T @ grad
-        self.bias.grad += grad.sum(axis=0)
+        self.bias.grad += ones(grad, len(grad)) @ grad
         return np.matmul(grad, weight.T, out=self.memory("y", self.x.shape, weight)).reshape(self.shape)
 
 
@@ -199,9 +204,9 @@ class LayerNorm(Layer):
         super().__init__(self.gain, self.bias)
 
     def forward(self, x):
-        y = self.memory("y", x.shape, x)
-        z = self.z = np.subtract(x, x.mean(axis=-1, keepdims=True), out=self.memory("z", x.shape, x))
-        scale = np.multiply(z, z, out=y).mean(axis=-1, keepdims=True)
+        y, mean = self.memory("y", x.shape, x), ones(x, x.shape[-1]) / x.shape[-1]
+        z = self.z = np.subtract(x, (x @ mean)[..., None], out=self.memory("z", x.shape, x))
+        scale = (np.multiply(z, z, out=y) @ mean)[..., None]
         scale += 1e-5
         self.scale = np.divide(1, np.sqrt(scale, out=scale), out=scale)
         z *= scale
@@ -213,8 +218,9 @@ class LayerNorm(Layer):
         # With g = grad gain: (g - mean(g) - z mean(g z)) scale. Both means are products with the gain.
         gain, z, width = self.gain.value, self.z, len(self.gain.data)
         y = np.multiply(grad, z, out=self.memory("y", z.shape, z))
-        self.gain.grad += y.reshape(-1, width).sum(axis=0)
-        self.bias.grad += grad.reshape(-1, width).sum(axis=0)
+        rows = ones(y, y.size // width)
+        self.gain.grad += rows @ y.reshape(-1, width)
+        self.bias.grad += rows @ grad.reshape(-1, width)
         z *= (y @ gain)[..., None] / width
         z += (grad @ gain)[..., None] / width
         np.multiply(grad, gain, out=y)

@@ -1,7 +1,7 @@
 """The training loop and the evaluation: the same numbers for every number of ranks, up to rounding.
 
-With a reproducible reducer losses, too, have the same bits: they are added along the tree of the gradients' sums, to
-which recursive doubling keeps; and an evaluation is added up batch by batch, in their order.
+With a reproducible reducer losses, too, have the same bits: they are added along the tree of the gradients' sums, and
+an evaluation is added up batch by batch, in their order.
 
 Where model and samples are on a device, only the indices of a batch travel there, and losses stay there until they are
 reported: the host waits for it in the reducer's `finish`, and once per report.
@@ -14,6 +14,7 @@ import time
 import numpy as np
 
 from .. import gpu
+from .fixed_order import NEAR_FIRST
 from .losses import cross_entropy
 from .optimizers import clip
 from .replicas import on_host
@@ -107,7 +108,7 @@ def complete(comm, model, records):
     names = [name for name in ("loss", "gradient_norm") if name in records[0]]
     values = on_host(np.stack([record[name] for name in names for record in records]))
     n = len(records)
-    values[:n] = comm.allreduce(values[:n], op=model.op, algorithm="recursive_doubling")
+    values[:n] = comm.allreduce(values[:n], op=model.op, algorithm=NEAR_FIRST)
     values = values.reshape(len(names), -1).T
     rows = (dict(zip(names, map(float, row), strict=True)) for row in values)
     return [{**record, **row} for record, row in zip(records, rows, strict=True)]

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from .layers import ones
+
 
 def cross_entropy(logits, targets, divisor=1):
     """The cross-entropy of every prediction in nats, and the gradient by the logits of their sum / divisor.
@@ -20,7 +22,7 @@ def cross_entropy(logits, targets, divisor=1):
     grad = flat - flat.max(axis=1, keepdims=True)  # exp cannot overflow
     picked = grad[rows, picks].astype(np.float64)
     np.exp(grad, out=grad)
-    total = grad.sum(axis=1)
+    total = grad @ ones(grad, grad.shape[1])
     losses = np.log(total.astype(np.float64)) - picked
     grad /= (total * divisor)[:, None]
     grad[rows, picks] -= 1 / divisor

@@ -61,6 +61,15 @@ def complete(args):
     reproducible.complete(args)
     if args.stop_at and not args.checkpoint:
         raise ValueError(f"--stop-at {args.stop_at} ends with a checkpoint: add --checkpoint DIR")
+    if args.elastic:
+        kept = {
+            "--sync parameter-server": (args.sync == "parameter-server", "which has state on one rank alone"),
+            f"--wire-dtype {args.wire_dtype}": (args.wire_dtype, "which keeps what was rounded off on each rank"),
+            "--reproducible": (args.reproducible, "which is for powers of two as numbers of ranks"),
+            "--timeline": (args.timeline, "which collects the steps of all ranks"),
+        }
+        if wrong := next((f"{flag}, {why}" for flag, (is_on, why) in kept.items() if is_on), None):
+            raise ValueError(f"--elastic goes on without the ranks that die: it does not go with {wrong}")
     if args.wire_dtype and args.checkpoint:
         raise ValueError(
             f"--wire-dtype {args.wire_dtype} keeps what it rounded off on each rank, which a checkpoint does not hold; "
@@ -135,11 +144,17 @@ def checkpoints(group):
     add("--stop-at", metavar="STEP", type=at_least(1), help="end there as if time were over; --steps remains the total")
 
 
+def trouble(group):
+    goes_on = "go on without ranks that die; with Open MPI, mpirun --with-ft ulfm ..."
+    group.add_argument("--elastic", action="store_true", help=goes_on)
+
+
 GROUPS = {
     "model and data": model_and_data,
     "steps and learning rate": steps_and_rate,
     "synchronisation": synchronisation,
     "checkpoints": checkpoints,
+    "trouble": trouble,
     "results": results,
 }
 

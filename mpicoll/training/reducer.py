@@ -43,8 +43,8 @@ class Reducer:
             became ready on rank 0. Every `parameter.grad` is then another array with the same content.
         algorithm: of the all-reduce, None for the automatic choice.
         exchange: what is done with a full bucket instead of an all-reduce, see `exchanges`.
-        reproducible: gradients are not averages but sums, over ranks and the micro-batches of `no_sync`: divide the loss
-            by all samples. Both numbers are powers of two; where their product is the same, so are the bits, see
+        reproducible: gradients are not averages but sums, over ranks and micro-batches of `no_sync`: divide the loss by
+            all samples. Both numbers are powers of two; where their product is the same, so are the bits, see
             `fixed_order`. Inside `no_sync` a gradient is zero again once it has been marked ready. Not with algorithm,
             exchange or find_unused_parameters.
 
@@ -192,7 +192,7 @@ class Reducer:
             self._launch()
 
     def finish(self):
-        """All gradients are the averages over the ranks, and the reducer is ready for the next step.
+        """All gradients are averages over the ranks (sums if reproducible); the reducer is ready for the next step.
 
         Raises:
             RuntimeError: inside no_sync, or gradients have not been marked ready; nothing has changed then.

@@ -37,12 +37,13 @@ def summarise(comm, parts, records, seconds, held_out):
     """The summary of a run, collective; times and bytes are rank 0's there, verdicts and losses hold for all ranks.
 
     Args:
-        records: of all steps, from `loop.train`.
+        records: of all steps, from `loop.train`; some are missing where ranks were lost.
         seconds: that the training took, without the evaluation.
         held_out: the mean loss on the held-out data, in nats per prediction, and the accuracy.
     """
-    steps, sampler = len(records), parts.sampler
-    sent, formula = sum(r["bytes_sent"] for r in records), steps * parts.model.formula_bytes()
+    steps, sampler = records[-1]["step"] - parts.first, parts.sampler
+    sent, formula = sum(r["bytes_sent"] for r in records), parts.expected_bytes
+    formula += (len(records) - parts.expected_of) * parts.model.formula_bytes()
     as_formula = not comm.allreduce(np.array([int(sent != formula)]), op="max")[0]
     different = first_difference(comm, parts.model.parameters)
     mean = {name: fmean(r[name] for r in records) for name in TIMES}
@@ -56,6 +57,7 @@ def summarise(comm, parts, records, seconds, held_out):
         "device": parts.device,
         "steps": steps,
         "resumed_at": parts.first,
+        "lost": parts.lost,
         "model": parts.words,
         "precision": parts.precision,
         "global_batch": sampler.global_batch,
@@ -117,6 +119,7 @@ def table(summary):
         *([("    for each bucket", listed(s["bucket_waits_ms"]))] if len(s["bucket_waits_ms"]) > 1 else []),
         ("communication", f"{s['comm_ms']:.2f} ms per step in flight"),
         ("verdict", s["verdict"]),
+        *(("ranks", text) for text in s["lost"]),
         ("memory", f"{s['activation_bytes'] / 2**20:.1f} MiB for the values and gradients of a micro-batch per rank"),
         ("bytes sent by rank 0", f"{s['bytes_sent_per_rank']:,}: {formula}"),
         ("replicas", f"{s['world_size']}, {replicas}"),
@@ -129,4 +132,5 @@ def listed(milliseconds):
     if len(milliseconds) <= 8:
         return f"{', '.join(f'{ms:.2f}' for ms in milliseconds)} ms"
     most = max(range(len(milliseconds)), key=milliseconds.__getitem__)
-    return f"{max(milliseconds):.2f} ms at most, for bucket {most} of {len(milliseconds)}; the last {milliseconds[-1]:.2f} ms"
+    last = f"the last {milliseconds[-1]:.2f} ms"
+    return f"{milliseconds[most]:.2f} ms at most, for bucket {most} of {len(milliseconds)}; {last}"

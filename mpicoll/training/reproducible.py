@@ -9,7 +9,7 @@ import sys
 
 VIRTUAL_RANKS = 8
 THREADS = "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"
-HELP = "the same bits on every number of ranks that divides --virtual-ranks, one thread per rank"
+HELP = "the same bits on all numbers of ranks that divide --virtual-ranks; one thread per rank, some 2 %% of a step"
 
 EXCLUDED = {
     "algorithm": "the order of additions is fixed, and with it the all-reduce",

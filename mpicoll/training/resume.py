@@ -13,7 +13,7 @@ from . import checkpoint, options, recipes
 from .replicas import on_host
 
 # Whatever is not named here says what is trained, and stays as it was.
-ELSEWHERE = {"checkpoint", "resume", "stop_at", "metrics", "timeline", "device", "epochs"}  # not the run's, or in steps
+ELSEWHERE = {"checkpoint", "resume", "stop_at", "metrics", "timeline", "device", "epochs", "elastic"}  # not the run's, or in steps
 FREE = {  # how long, and how it is computed: may change, by rounding it changes the results
     "steps", "data", "micro_batch", "checkpoint_every", "sync", "dedicated_server", "algorithm", "bucket_cap_mb",
     "no_overlap", "progress_thread", "check_finite",
@@ -154,17 +154,21 @@ def restore(comm, resumed, model, optimizer):
     Raises:
         ValueError: on every rank; they do not fit.
     """
-    own, state = arrays(model, optimizer), {}
+    own, new = arrays(model, optimizer), {}
     from_rank_0(comm, lambda: check_arrays(resumed.path, resumed.arrays, own) or b"")
     for name in sorted(own):
-        value = resumed.arrays[name] if comm.rank == 0 else np.empty(own[name].shape, own[name].dtype)
+        new[name] = resumed.arrays[name] if comm.rank == 0 else np.empty(own[name].shape, own[name].dtype)
         if name.startswith(PARAMETERS) or optimizer.replicated:
-            value = comm.broadcast(value)
-        if name.startswith(OPTIMIZER):
-            state[name.removeprefix(OPTIMIZER)] = value
-        else:
-            own[name][...] = np.asarray(value, like=own[name])
-    optimizer.restore(state)
+            comm.broadcast(new[name])
+    put(own, new, optimizer)
+
+
+def put(own, new, optimizer):
+    """The arrays that `arrays` has given, and the optimizer, have the values of `new`."""
+    for name in own:
+        if name.startswith(PARAMETERS):
+            own[name][...] = np.asarray(new[name], like=own[name])
+    optimizer.restore({name.removeprefix(OPTIMIZER): new[name] for name in own if name.startswith(OPTIMIZER)})
 
 
 def on_rank_0(model, optimizer):

@@ -33,13 +33,14 @@ class Saving:
 
     Attributes:
         ended: why the run ended before its last step, for people; empty if it did not.
+        step: the last one.
     """
 
     def __init__(self, comm, args, parts):
         self.comm, self.parts, self.folder, self.every = comm, parts, args.checkpoint, args.checkpoint_every
-        self.stop_at, self.ended = args.stop_at, ""
+        self.stop_at, self.ended, self.step = args.stop_at, "", 0
         self._about = resume.about(args, parts)
-        self._asked, self._handle, self._before = np.zeros(1, np.int64), None, {}
+        self._asked, self._handle, self._before = 0, None, {}
 
     def __enter__(self):
         self._before = {number: signal.signal(number, self._ask) for number in SIGNALS}
@@ -52,7 +53,7 @@ class Saving:
             self._handle.wait()
 
     def _ask(self, number, frame):
-        self._asked[0] = number * self.comm.size + self.comm.rank
+        self._asked = number
 
     def after_step(self, step):
         """Whether training ends here, with a checkpoint; it is saved when it is time.
@@ -62,6 +63,7 @@ class Saving:
         Raises:
             NotSaved: on every rank; the checkpoint before is what there is.
         """
+        self.step = step
         asked = int(self._handle.wait()[0]) if self._handle else 0
         self._handle = None
         if asked:
@@ -73,8 +75,21 @@ class Saving:
         if last or step % self.every == 0:
             self.save(step)
         if not last:
-            self._handle = self.comm.iallreduce(self._asked.copy(), op="max")
+            self._tell()
         return last
+
+    def _tell(self):
+        told = self._asked * self.comm.size + self.comm.rank if self._asked else 0
+        self._handle = self.comm.iallreduce(np.array([told]), op="max")
+
+    def renew(self, comm, step):
+        """The ranks are now those of `comm`, another one of its own, and their replicas have made `step` steps.
+
+        What was done after the last one is done again: it may have been interrupted.
+        """
+        self.comm, self.ended = comm, ""
+        self._tell()
+        self.after_step(step)
 
     def save(self, step):
         """The folder's last checkpoint is of this step. Collective."""
@@ -93,6 +108,6 @@ class Saving:
         except ValueError as error:
             raise NotSaved(error) from None
 
-    def way_on(self, step):
-        """How the run goes on, in one line."""
-        return f"ended by {self.ended} after step {step} of {self.parts.steps}; to go on: --resume {self.folder}"
+    def way_on(self):
+        """How a run that ended goes on, in one line."""
+        return f"ended by {self.ended} after step {self.step} of {self.parts.steps}; to go on: --resume {self.folder}"

@@ -18,7 +18,8 @@ from .sampler import Sampler
 def set_up(comm, args, stack, place, device):
     """Everything a run needs: data, sampler, model, optimizer, rate, metrics (rank 0's open file or None).
 
-    Of its `steps`, `first` are made already, where it goes on from a checkpoint: `resumed`, its path.
+    Of its `steps`, `first` are made already, where it goes on from a checkpoint: `resumed`, its path. `lost` says in
+    words which ranks have died, and of the first `expected_of` steps made with them, `expected_bytes` were to be sent.
 
     Args:
         place, device: from `devices.agree`.
@@ -32,25 +33,12 @@ def set_up(comm, args, stack, place, device):
     data = recipes.load(args, content).to(place)
     if resumed:
         resume.check_data(resumed, data)
-    sampler = (WorkersSampler if args.dedicated_server else Sampler)(
-        len(data.train), args.global_batch, comm.rank, comm.size, args.seed, args.micro_batch, stride=data.predicted
-    )
     whole = recipes.build(args, data).to(place)
-    nodes, options = len(set(comm.nodes)), sync.options(args)
-    if options["bucket_cap_mb"] is None:
-        options["bucket_cap_mb"] = driving.bucket_cap_mb(nodes, sum(p.data.nbytes for p in whole.parameters))
+    first = resumed.about["step"] if resumed else 0
+    sampler, model = share_out(comm, args, data, whole, first)
     thread = args.progress_thread
     if thread is None:
-        thread = driving.by_thread(nodes, place is np.asarray)
-    model = DistributedDataParallel(
-        LayerDrop(whole, args.layer_drop, args.seed, comm.rank) if args.layer_drop else whole,
-        comm,
-        find_unused_parameters=args.find_unused_parameters,
-        check_finite=args.check_finite,
-        algorithm=args.algorithm,
-        reproducible=args.reproducible,
-        **options,
-    )
+        thread = driving.by_thread(len(set(comm.nodes)), place is np.asarray)
     rate, words = recipes.peak_rate(args)
     make = functools.partial({"adamw": optimizers.AdamW, "sgd": optimizers.SGD}[args.optimizer], lr=rate)
     served = args.sync == "parameter-server"
@@ -59,11 +47,8 @@ def set_up(comm, args, stack, place, device):
     steps = args.steps
     if args.epochs is not None:
         steps = math.ceil(args.epochs * sampler.count / args.global_batch)
-    first = resumed.about["step"] if resumed else 0
     if resumed:
         resume.restore(comm, resumed, model, optimizer)
-        if args.layer_drop:
-            model.model.forwards = first * sampler.accumulation
     rise = optimizers.warmup_steps(steps, args.warmup)
     words = f"{args.optimizer}, {words}; rises for {rise} of {steps} steps, then falls along a cosine"
     words += f"; gradients clipped to a norm of {args.clip:g}" if args.clip else ""
@@ -85,7 +70,39 @@ def set_up(comm, args, stack, place, device):
         metrics=metrics,
         thread=thread,
         timeline=timeline.Timeline(model, optimizer, first) if args.timeline else None,
+        lost=[],
+        expected_bytes=0,
+        expected_of=0,
     )
+
+
+def share_out(comm, args, data, whole, first):
+    """(sampler, model): this rank's share of the work from step `first` on, and `whole`, trained by all ranks.
+
+    Raises:
+        ValueError: on every rank; so many ranks cannot share it, or an argument cannot be used.
+    """
+    sampler = (WorkersSampler if args.dedicated_server else Sampler)(
+        len(data.train), args.global_batch, comm.rank, comm.size, args.seed, args.micro_batch, stride=data.predicted
+    )
+    options = sync.options(args)
+    if options["bucket_cap_mb"] is None:
+        nbytes = sum(p.data.nbytes for p in whole.parameters)
+        options["bucket_cap_mb"] = driving.bucket_cap_mb(len(set(comm.nodes)), nbytes)
+    own = whole
+    if args.layer_drop:
+        own = LayerDrop(whole, args.layer_drop, args.seed, comm.rank)
+        own.forwards = first * sampler.accumulation
+    model = DistributedDataParallel(
+        own,
+        comm,
+        find_unused_parameters=args.find_unused_parameters,
+        check_finite=args.check_finite,
+        algorithm=args.algorithm,
+        reproducible=args.reproducible,
+        **options,
+    )
+    return sampler, model
 
 
 def open_files(comm, args, stack, resumed):

@@ -30,7 +30,7 @@ SlurmctldHost=h0
 SlurmUser=root
 MailProg=/bin/true
 # a job that is put back into the queue waits for as long as its credential may live
-AuthInfo=cred_expire=3
+AuthInfo=cred_expire=5
 StateSaveLocation=/run/slurm/state
 SlurmdSpoolDir=/run/slurm/%n
 SlurmctldPidFile=/run/slurm/slurmctld.pid

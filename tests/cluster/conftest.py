@@ -31,13 +31,12 @@ def needs():
         pytest.skip(f"this kernel gives no lab: {tried.stderr.strip()}")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def lab(needs):
     """lab(arguments...): net.sh, or `script`, has finished with them; a hang is a failure after 60 s."""
 
-    def run(*arguments, script="net.sh", **environment):
+    def run(*arguments, script="net.sh"):
         words = [LAB / script, *map(str, arguments)]
-        env = ENVIRONMENT | environment
-        return subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
 
     return run

@@ -1,5 +1,6 @@
 """Jobs of a real Slurm on hosts of scripts/lab, started by the *.sbatch scripts."""
 
+import itertools
 import json
 import re
 import shutil
@@ -12,96 +13,117 @@ from namespaces import left_over, surroundings
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPTS = ROOT / "scripts"
+SLURM = SCRIPTS / "lab" / "slurm.sh"
 DAEMONS = ("slurmctld", "slurmd", "munged", "srun")
 SMALL = "--layers 1 --width 16 --heads 2 --context 16"
 
-# submit OPTIONS...: its output is in $job.out. ended: how the job did, once it did
-FUNCTIONS = """
-submit() { job=$(sbatch --parsable --output "$PWD/%j.out" --chdir "$PWD" "$@"); }
-shown() { scontrol show job --oneliner "$job" | grep -oE "(JobState|ExitCode|Restarts|NumNodes)=[^ ]*"; }
-ended() { while shown | grep -qE "PENDING|RUNNING|COMPLETING"; do sleep 0.05; done; shown; cat "$job.out"; }
+# name: options of sbatch, the script and its arguments; all run in one cluster of two nodes, each in its own folder
+JOBS = {
+    "train": f"--ntasks-per-node 2 scripts/train.sbatch {SMALL} --steps 20 --metrics 'a *.jsonl'",
+    "failing": "--ntasks-per-node 1 scripts/train.sbatch --global-batch 1",
+    "signalled": f"--ntasks-per-node 1 scripts/train.sbatch {SMALL} --steps 400 --metrics metrics.jsonl",
+    "bench": "--ntasks-per-node 1 scripts/bench.sbatch allreduce -b 1K -e 1K -n 2",
+    "scaling": f"--ntasks-per-node 1 scripts/scaling.sbatch {SMALL} --steps 10",
+}
+ON_H0 = """
+for folder in */; do
+    (cd "$folder" && export MPICOLL_LAUNCHER="$(<launcher)" && eval sbatch --parsable --output out "$(<job)" >id)
+done
+for folder in signalled-*; do
+    until [ -s "$folder/metrics.jsonl" ]; do sleep 0.05; done
+    scancel --batch --signal USR1 "$(<"$folder/id")"
+done
+while [ -n "$(squeue --noheader)" ]; do sleep 0.1; done
+for folder in */; do scontrol show job --oneliner "$(<"$folder/id")" >"$folder/state"; done
 """
+both = pytest.mark.parametrize("launcher", ["mpirun", "srun"])
+
+
+class Job:
+    """What became of one of JOBS."""
+
+    def __init__(self, folder):
+        self.folder, self.out = folder, (folder / "out").read_text()
+        self.state = dict(re.findall(r"(JobState|ExitCode|Restarts|NumNodes)=(\S+)", (folder / "state").read_text()))
+
+    def records(self, name):
+        return list(map(json.loads, (self.folder / name).read_text().splitlines()))
 
 
 @pytest.fixture(scope="module")
 def launchers(needs):
     """The launchers that this environment's MPI has in Slurm, by name."""
     if missing := [name for name in DAEMONS if not shutil.which(name)]:
-        hint = subprocess.run([SCRIPTS / "lab" / "slurm.sh", "1", "true"], capture_output=True, text=True, check=False)
-        pytest.skip(f"there is no {', '.join(missing)}; {hint.stderr.strip()}")
+        hint = subprocess.run([SLURM, "1", "true"], capture_output=True, text=True, check=False).stderr.strip()
+        pytest.skip(f"there is no {', '.join(missing)}; {hint}")
     mpirun = Path(sys.executable).parent / "mpirun"
     version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=True).stdout
     return {"mpirun": "mpirun", "srun": f"srun --mpi={'pmix' if 'Open MPI' in version else 'pmi2'}"}
 
 
-@pytest.fixture
-def slurm(lab, launchers, tmp_path):
-    """slurm(text of a bash script, launcher): what it printed, on h0 of two nodes; jobs run in this checkout."""
-    (tmp_path / "scripts").symlink_to(SCRIPTS)
+@pytest.fixture(scope="module")
+def jobs(lab, launchers, tmp_path_factory):
+    """jobs(name, launcher): the Job, which has ended; all were submitted at once."""
+    top = tmp_path_factory.mktemp("slurm")
+    for (name, job), (launcher, words) in itertools.product(JOBS.items(), launchers.items()):
+        folder = top / f"{name}-{launcher}"
+        folder.mkdir()
+        (folder / "scripts").symlink_to(SCRIPTS)
+        (folder / "job").write_text(job)
+        (folder / "launcher").write_text(words)
+    done = lab(2, "bash", "-c", f"set -e; cd {top}; {ON_H0}", script="slurm.sh")
+    assert done.returncode == 0, done.stderr
 
-    def run(script, launcher="mpirun"):
-        script = f"set -e; cd {tmp_path}{FUNCTIONS}{script}"
-        done = lab(2, "bash", "-c", script, script="slurm.sh", MPICOLL_LAUNCHER=launchers[launcher])
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+    def job(name, launcher):
+        found = Job(top / f"{name}-{launcher}")
+        if "ompi_mpi_init" in found.out and "recv_frag_callback_match" in found.out:
+            pytest.skip("MPI_Init crashed, as it now and then does under srun: github.com/open-mpi/ompi/issues/12495")
+        return found
 
-    return run
-
-
-def records(path):
-    return list(map(json.loads, path.read_text().splitlines()))
+    return job
 
 
-@pytest.mark.parametrize("launcher", ["mpirun", "srun"])
-def test_train_runs_on_all_nodes_with_the_arguments_as_given(slurm, tmp_path, launcher):
-    arguments = f"{SMALL} --steps 20 --metrics 'a *.jsonl'"
-    told = slurm(f"submit --ntasks-per-node 2 scripts/train.sbatch {arguments}; ended", launcher)
-    assert re.findall(r"JobState=(\w+)|ExitCode=(\S+)|NumNodes=(\d+)", told) == [
-        ("COMPLETED", "", ""),
-        ("", "0:0", ""),
-        ("", "", "2"),
-    ]
-    summary = records(tmp_path / "a *.jsonl")[-1]
+@both
+def test_train_runs_on_all_nodes_with_the_arguments_as_given(jobs, launcher):
+    job = jobs("train", launcher)
+    assert job.state == {"JobState": "COMPLETED", "ExitCode": "0:0", "Restarts": "0", "NumNodes": "2"}, job.out
+    summary = job.records("a *.jsonl")[-1]
     assert (summary["world_size"], summary["steps"]) == (4, 20)
-    assert len(list(tmp_path.glob("checkpoints/1/step-00000020.*"))) == 1
+    assert len(list(job.folder.glob("checkpoints/*/step-00000020.*"))) == 1
 
 
-@pytest.mark.parametrize("launcher", ["mpirun", "srun"])
-def test_a_job_fails_as_its_training_does(slurm, launcher):
-    told = slurm("submit --ntasks-per-node 1 scripts/train.sbatch --global-batch 1; ended", launcher)
-    assert "JobState=FAILED" in told
-    assert "ExitCode=2:0" in told
-    assert "mpicoll.train: error: " in told
+@both
+def test_a_job_fails_as_its_training_does(jobs, launcher):
+    job = jobs("failing", launcher)
+    assert job.state == {"JobState": "FAILED", "ExitCode": "2:0", "Restarts": "0", "NumNodes": "2"}, job.out
+    assert "mpicoll.train: error: " in job.out
 
 
-@pytest.mark.parametrize("launcher", ["mpirun", "srun"])
-def test_a_job_whose_time_is_nearly_over_saves_comes_back_and_goes_on(slurm, tmp_path, launcher):
-    arguments = f"{SMALL} --steps 400 --metrics metrics.jsonl"
-    script = """
-    until [ -s metrics.jsonl ]; do sleep 0.05; done
-    scancel --batch --signal USR1 $job
-    until shown | grep -q Restarts=1; do sleep 0.05; done
-    ended
-    """
-    told = slurm(f"submit --ntasks-per-node 1 scripts/train.sbatch {arguments}\n{script}", launcher)
-    assert "JobState=COMPLETED" in told
-    stopped = int(re.search(r"ended by SIGUSR1 to rank \d after step (\d+) of 400", told)[1])
-    assert f"step {stopped} of 400 is made" in told
-    *steps, summary = records(tmp_path / "metrics.jsonl")
+@both
+def test_a_job_whose_time_is_nearly_over_saves_comes_back_and_goes_on(jobs, launcher):
+    job = jobs("signalled", launcher)
+    assert job.state == {"JobState": "COMPLETED", "ExitCode": "0:0", "Restarts": "1", "NumNodes": "2"}, job.out
+    stopped = int(re.search(r"ended by SIGUSR1 to rank \d after step (\d+) of 400", job.out)[1])
+    assert f"step {stopped} of 400 is made" in job.out
+    *steps, summary = job.records("metrics.jsonl")
     assert [step["step"] for step in steps] == list(range(1, 401))
     assert summary["resumed_at"] == stopped
     assert summary["replicas_identical"]
 
 
-def test_bench_and_scaling_in_one_allocation_each(slurm, tmp_path):
-    told = slurm(f"""
-    submit --ntasks-per-node 1 scripts/bench.sbatch allreduce -b 1K -e 1K -n 2
-    ended
-    submit --ntasks-per-node 1 scripts/scaling.sbatch {SMALL} --steps 20
-    ended""")
-    assert told.count("JobState=COMPLETED") == 2, told
-    assert re.search(r"^ +1024 ", told, re.M), told
-    head, *rows = (tmp_path / "scaling-2" / "table.txt").read_text().splitlines()
+@both
+def test_bench_measures_what_it_is_told(jobs, launcher):
+    job = jobs("bench", launcher)
+    assert job.state["JobState"] == "COMPLETED", job.out
+    assert re.search(r"^ +1024 ", job.out, re.MULTILINE), job.out
+
+
+@both
+def test_scaling_trains_on_parts_of_the_nodes_and_shows_all_in_one_table(jobs, launcher):
+    job = jobs("scaling", launcher)
+    assert job.state["JobState"] == "COMPLETED", job.out
+    (folder,) = job.folder.glob("scaling-*")
+    head, *rows = (folder / "table.txt").read_text().splitlines()
     assert head.split() == ["nodes", "ranks", "batch", "step", "ms", "waiting", "samples/s", "efficiency"]
     assert [row.split()[:4] for row in rows] == [
         ["weak", "1", "1", "12"],
@@ -109,13 +131,7 @@ def test_bench_and_scaling_in_one_allocation_each(slurm, tmp_path):
         ["strong", "1", "1", "24"],
         ["strong", "2", "2", "24"],
     ]
-    assert (tmp_path / "scaling-2" / "scaling.svg").stat().st_size > 1000
-
-
-def test_scaling_runs_on_parts_of_the_nodes_by_srun(slurm, tmp_path):
-    told = slurm(f"submit --ntasks-per-node 1 scripts/scaling.sbatch {SMALL} --steps 10; ended", "srun")
-    assert "JobState=COMPLETED" in told, told
-    assert len((tmp_path / "scaling-1" / "table.txt").read_text().splitlines()) == 5
+    assert (folder / "scaling.svg").stat().st_size > 1000
 
 
 def test_it_is_gone_when_its_command_has_ended(lab, launchers):

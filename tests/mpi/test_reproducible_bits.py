@@ -102,7 +102,7 @@ def test_ranks_added_far_first_are_noticed(comm, full_trees, monkeypatch):
     assert differ(comm, grads, np.float32) == (comm.size >= 4)
 
 
-def test_an_algorithm_may_be_passed_itself(comm):
+def test_an_algorithm_may_be_passed_itself(comm, monkeypatch):
     x = np.arange(13.0) + comm.rank
     plan = comm.allreduce_init(x, op="sum", algorithm=NEAR_FIRST)
     plan.start()
@@ -114,6 +114,9 @@ def test_an_algorithm_may_be_passed_itself(comm):
     ):
         assert (result == total).all()
     plan.free()
+    monkeypatch.setenv("MPICOLL_DEBUG", "1")
+    with mpicoll.Communicator(MPI.COMM_WORLD) as checked:  # compares what the ranks say of it
+        assert (checked.allreduce(x, algorithm=NEAR_FIRST) == total).all()
 
 
 def test_numbers_of_ranks_without_a_full_tree_are_an_error_on_every_rank(comm):

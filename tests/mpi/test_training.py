@@ -277,12 +277,13 @@ def test_what_cannot_be_done_is_one_line_on_rank_0_and_status_2(
     assert train.main([*SMALL, *arguments]) == (0 if comm.rank else 2)
     out, err = capsys.readouterr()
     assert out == ""
+    lines = [line for line in err.splitlines() if ": note: " not in line]  # there may be more ranks than cores
     if comm.rank:
         assert err == ""
     else:
-        assert err.startswith("mpicoll.train: error: ")
-        assert err.count("\n") == 1
-        assert message in err
+        (line,) = lines
+        assert line.startswith("mpicoll.train: error: ")
+        assert message in line
 
 
 @pytest.mark.parametrize(
