@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mpicoll.training import driving, timeline, trace
-from mpicoll.training.layers import Layer, Linear, Residual
+from mpicoll.training.layers import Layer, Linear
 from mpicoll.training.verdict import verdict
 
 SECONDS = {"ring": 2.0}
@@ -132,9 +132,6 @@ def linear(name):
 
 def test_layers_have_names():
     assert timeline.layer_name(linear("hidden0")) == "hidden0"
-    assert timeline.layer_name(Residual(linear("block1.norm2"), linear("block1.up"), linear("block1.down"))) == (
-        "block1 up+down"
-    )
     assert timeline.layer_name(Layer()) == "Layer"
 
 

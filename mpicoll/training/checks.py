@@ -1,17 +1,28 @@
-"""What a Reducer cannot do is told when it is made, on every rank, before anything is sent."""
+"""What a Reducer cannot do is told when it is made, on every rank, before a gradient is sent."""
 
-from .replicas import check_layout
+from .replicas import check_alike
 
 
-def check(comm, parameters, caps, algorithm, exchange, find_unused_parameters, rebuild_buckets, reproducible):
-    """The options of a Reducer of these parameters make sense, and the parameters are alike on all ranks.
+CAPS = "bucket_cap_mb", "first_bucket_mb", "last_bucket_mb"
+FLAGS = "overlap", "find_unused_parameters", "check_finite", "rebuild_buckets", "reproducible"
+
+
+def check(comm, parameters, caps, flags, algorithm, exchange):
+    """Parameters and options of a Reducer are alike on all ranks, and the options make sense.
+
+    Args:
+        caps, flags: the values of CAPS and FLAGS.
 
     Raises:
         ValueError, TypeError: as for Reducer.
     """
-    bucket_cap_mb, first_bucket_mb, last_bucket_mb = caps
+    options = dict(zip((*CAPS, *FLAGS), (*map(float, caps), *flags), strict=True))
+    options |= {"algorithm": algorithm, "exchange": exchange and exchange.name}
+    check_alike(comm, options, parameters)  # first: from here on either all ranks raise an error, or none
     if min(caps) <= 0:
-        raise ValueError(f"bucket sizes are positive: {bucket_cap_mb=}, {first_bucket_mb=}, {last_bucket_mb=}")
+        sizes = ", ".join(f"{name}={cap}" for name, cap in zip(CAPS, caps, strict=True))
+        raise ValueError(f"bucket sizes are positive: {sizes}")
+    _, find_unused_parameters, _, rebuild_buckets, reproducible = flags
     if find_unused_parameters and rebuild_buckets:
         raise ValueError(
             "rebuild_buckets measures the order of one step, and with find_unused_parameters steps differ; "
@@ -39,4 +50,3 @@ def check(comm, parameters, caps, algorithm, exchange, find_unused_parameters, r
     comm.explain("allreduce", 0, algorithm)  # it is there, or the error says what is
     if wrong := [p for p in parameters if p.data.dtype.kind in "biuc"]:
         raise TypeError(f"gradients are averaged, so parameters are floats: {', '.join(map(repr, wrong))}")
-    check_layout(comm, parameters)

@@ -55,7 +55,7 @@ class GPT(Sequential):
     """The next character at every position, from all before it: a pre-norm transformer, its output tied to its input.
 
     forward: indices (batch, up to context) → logits (batch, same, vocabulary). A block is two layers, attention and
-    MLP: backward announces halves of blocks.
+    MLP.
 
     The initial weights are GPT-2's: normal of 0.02, those that add to the residual stream divided by sqrt(2 layers);
     each is a function of the seed, its name and its shape alone, and in float32 that of float64, rounded.

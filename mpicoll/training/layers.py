@@ -242,8 +242,10 @@ class Residual(Layer):
             y = layer.forward(y)
         return np.add(x, y, out=self.memory("y", x.shape, x))
 
-    def backward(self, grad):
+    def backward(self, grad, after_layer=lambda layer: None):
+        """As every layer's; after_layer is called with each of `layers`, as in `models.Sequential.backward`."""
         inner = grad
         for layer in reversed(self.layers):
             inner = layer.backward(inner)
+            after_layer(layer)
         return np.add(grad, inner, out=self.memory("y", grad.shape, grad))

@@ -45,12 +45,16 @@ class Sequential:
 
         Args:
             grad: the gradient of the loss by the output.
-            after_layer: called with each layer as soon as its own gradients are complete, last layer first; this is
-                where communication starts while the layers below are still computing.
+            after_layer: called with each layer as soon as its own gradients are complete, last layer first, with the
+                layers inside of one instead of that one; this is where communication starts while the layers below are
+                still computing.
         """
         for layer in reversed(self.layers):
-            grad = layer.backward(grad)
-            after_layer(layer)
+            if layer.layers:
+                grad = layer.backward(grad, after_layer)
+            else:
+                grad = layer.backward(grad)
+                after_layer(layer)
 
 
 def normal(seed, name, shape, std, dtype):

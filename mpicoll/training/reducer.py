@@ -27,7 +27,7 @@ from .usage import Usage
 class Reducer:
     """Gradients averaged over all ranks of `comm`, in place.
 
-    On construction the ranks' models are compared, rank 0's parameter values go to all ranks, and every
+    On construction the ranks' models and options are compared, rank 0's parameter values go to all ranks, and every
     `parameter.grad` becomes a view, zero at first, into the flat gradient of its bucket. A step is then: backward adds
     into the gradients and marks each ready; `finish()`; the optimizer; `zero_grad()`. Construction, the step and its
     end are collective: all ranks call them.
@@ -62,8 +62,8 @@ class Reducer:
         bytes_sent: by this rank for the buckets of the last finished step.
 
     Raises:
-        ValueError: parameters differ between ranks, a name occurs twice, a bucket size is not positive, there is no
-            such algorithm, or options exclude each other.
+        ValueError: parameters or options differ between ranks, a name occurs twice, a bucket size is not positive,
+            there is no such algorithm, or options exclude each other.
         TypeError: a parameter is no array of floats.
     """
 
@@ -85,7 +85,8 @@ class Reducer:
     ):
         parameters = list(parameters)
         self._caps = bucket_cap_mb, first_bucket_mb, last_bucket_mb
-        check(comm, parameters, self._caps, algorithm, exchange, find_unused_parameters, rebuild_buckets, reproducible)
+        flags = overlap, find_unused_parameters, check_finite, rebuild_buckets, reproducible
+        check(comm, parameters, self._caps, flags, algorithm, exchange)
         for p in parameters:
             comm.ibroadcast(p.data, root=0).wait()
         self._partials, self.op = (Partials(parameters), "sum") if reproducible else (None, "avg")

@@ -36,14 +36,17 @@ def first_difference(comm, parameters):
     return None
 
 
-def check_layout(comm, parameters):
-    """All ranks have parameters of the same names, shapes and dtypes in the same order.
+def check_alike(comm, options, parameters):
+    """All ranks have the same options, and parameters of the same names, shapes and dtypes in the same order.
+
+    Args:
+        options: {name: value}, of the same names on all ranks.
 
     Raises:
-        ValueError: on every rank, naming the ranks that differ from rank 0 and the first parameter in which they do.
+        ValueError: on every rank, naming the ranks that differ from rank 0 and the first thing in which they do.
     """
-    lines = [f"{p.name} {p.data.dtype}{list(p.data.shape)}" for p in parameters]
-    own = "\n".join(lines).encode()
+    layout = [f"{p.name} {p.data.dtype}{list(p.data.shape)}" for p in parameters]
+    own = "\n".join([*map(repr, options.values()), *layout]).encode()
     digests = comm.iallgather(digest(own)).wait().reshape(comm.size, 32)
     ranks = [int(r) for r in np.flatnonzero((digests != digests[0]).any(axis=1))]
     if not ranks:
@@ -57,7 +60,10 @@ def check_layout(comm, parameters):
     i = next((i for i, pair in enumerate(zip(reference, other, strict=False)) if pair[0] != pair[1]), None)
     i = min(len(reference), len(other)) if i is None else i
     here, there = (side[i] if i < len(side) and side[i] else "no parameter" for side in (reference, other))
+    what, name = "models", f"parameter {i - len(options)}"
+    if i < len(options):
+        what, name = "reducers' options", list(options)[i]
     raise ValueError(
-        f"the models differ between ranks: rank(s) {', '.join(map(str, ranks))} differ from rank 0; "
-        f"parameter {i} is {here} on rank 0 and {there} on rank {ranks[0]}"
+        f"the {what} differ between ranks: rank(s) {', '.join(map(str, ranks))} differ from rank 0; "
+        f"{name} is {here} on rank 0 and {there} on rank {ranks[0]}"
     )

@@ -113,15 +113,9 @@ class _Model:
 
 
 def layer_name(layer):
-    """What a layer is called: the common part of its parameters' names, and what is different, but for norms."""
-    names = list(dict.fromkeys(p.name.rpartition(".")[0] for p in layer.parameters))
-    if not names:
-        return type(layer).__name__
-    whole = names[0].partition(".")[0]
-    parts = [name.partition(".")[2] for name in names]
-    if len(names) == 1 or any(name.partition(".")[0] != whole for name in names):
-        return " + ".join(names)
-    return f"{whole} {'+'.join(part for part in parts if 'norm' not in part)}"
+    """What a layer is called: as its parameters, or else as its class."""
+    names = dict.fromkeys(p.name.rpartition(".")[0] for p in layer.parameters)
+    return " + ".join(names) or type(layer).__name__
 
 
 class _Exchange:
