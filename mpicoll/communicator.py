@@ -10,12 +10,13 @@ from mpi4py import MPI
 from . import arrays, debug, foreign, gpu, jobs, launch, leaving, runtime, selection, topology, tuning
 from .algorithms.cut import even
 from .collectives import Collectives
-from .progress.call import LiveCall, Transport, in_turn
+from .progress.call import LiveCall, in_turn
 from .progress.engine import ENGINE, Handle, drive, progress, run
 from .progress.group import complete, started
 from .progress.path import begin
 from .progress.plan import Plan, RecordingCall
 from .progress.replay import Replays
+from .progress.transport import Transport
 
 runtime.install_abort_hook(leaving.is_over)
 

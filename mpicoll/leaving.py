@@ -12,9 +12,9 @@ import threading
 
 from mpi4py import MPI
 
-from .progress.call import Transport
 from .progress.engine import ENGINE, drive
 from .progress.path import KEPT
+from .progress.transport import Transport
 from .watchdog import Watchdog
 
 _open: list[Transport] = []  # transports of communicators that are not closed; it changes under _guard
@@ -48,12 +48,12 @@ def leave(transports, timeout=None):
         with _guard:
             _open.remove(transport)
         requests += transport.say_goodbye()
-        if transport in orderly:
+    try:
+        for transport in orderly:
             others = [rank for rank in range(transport.size) if rank != transport.rank]
             requests += [transport.mpi.Irecv([bytearray(0), MPI.BYTE], rank, transport.goodbye) for rank in others]
-    try:
         drive(requests, timeout)
-    except MPI.Exception:  # a rank has died meanwhile, which says no goodbye
+    except MPI.Exception:  # a rank has died, which says no goodbye
         orderly = []
     for transport in orderly:
         _discard_messages(transport)

@@ -16,7 +16,7 @@ from .path import KEPT, Path
 from .wait import DEFAULT_TIMEOUT, FEW, NAP, SPINS, Pause, PeerLeft, Timeout
 
 if TYPE_CHECKING:
-    from .call import Transport
+    from .transport import Transport
 
 
 class Engine:

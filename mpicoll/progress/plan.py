@@ -16,10 +16,11 @@ from mpi4py import MPI
 
 from ..arrays import NumPyArrays
 from ..language import Algorithm
-from .call import Job, LiveCall, Transport
+from .call import Job, LiveCall
 from .engine import ENGINE, Handle
 from .path import Path, begin
 from .staging import started
+from .transport import Transport
 
 
 class RecordingCall(LiveCall):

@@ -16,10 +16,11 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from .call import Job, Transport
+from .call import Job
 from .engine import run
 from .path import KEPT
 from .plan import RecordingCall, path_of, record
+from .transport import Transport
 
 LASTING = (np.ndarray, np.memmap)  # arrays that keep their memory; on devices, little of the whole would be saved
 KEEP = 16  # replays of one communicator; the oldest goes first
