@@ -9,8 +9,12 @@ Who waits for a dead rank gets an error from MPI, who waits for a living one doe
 waits on it, on all ranks. That no rank believes that all is done while another one starts again takes an agreement.
 """
 
+from __future__ import annotations
+
 import os
 import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from mpi4py import MPI
 
@@ -18,10 +22,11 @@ from . import launch, leaving
 from .communicator import Communicator
 from .progress import PeerDied
 
+Result = TypeVar("Result")
 ENABLED = "OMPI_MCA_mpi_ft_enable"  # what mpirun --with-ft sets
 
 
-def refuse():
+def refuse() -> None:
     """Nothing if this MPI was started with fault tolerance.
 
     Raises:
@@ -36,7 +41,9 @@ def refuse():
         raise ValueError(f"Open MPI was started without fault tolerance, so ranks that die end the job: {line}")
 
 
-def survive(comms, work):
+def survive(
+    comms: Sequence[Communicator], work: Callable[[list[Communicator]], Result]
+) -> tuple[Result | None, list[Communicator]]:
     """(what `work(comms)` returned, the communicators it had), when it has ended well on all ranks that are alive.
 
     Each time that ranks have died, work is called again on all others, with as many communicators of these; also
@@ -48,10 +55,11 @@ def survive(comms, work):
     """
     mpis, comms = [comm._transport.mpi for comm in comms], list(comms)
     while True:
-        result, error = None, None
+        result: Result | None = None
+        error: PeerDied | None = None
         try:
             for mpi in mpis[len(comms) :]:
-                comms.append(Communicator(mpi, duplicate=False))
+                comms.append(Communicator(mpi, duplicate=False))  # type: ignore[no-untyped-call]
             result = work(comms)
         except PeerDied as died:
             error = died
@@ -59,12 +67,20 @@ def survive(comms, work):
                 mpi.Revoke()
         if _agree(mpis[0], error is None):
             return result, comms
+        error = error or PeerDied("a rank of its communicator has died")
         for comm in comms:
-            leaving.abandon(comm._transport, error or PeerDied("a rank of its communicator has died"))
+            leaving.abandon(comm._transport, error)  # type: ignore[no-untyped-call]
         mpis, comms = _shrunk(mpis), []
 
 
-def _agree(mpi, fine):
+def end(status: int) -> NoReturn:
+    """The program has ended, without MPI's own end: Open MPI 5.0.11 may wait there for ever if ranks have died."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _agree(mpi: MPI.Comm, fine: bool) -> bool:
     """Whether all ranks that are alive say so: the same answer on all of them."""
     mpi.Ack_failed()
     try:
@@ -73,7 +89,7 @@ def _agree(mpi, fine):
         return False
 
 
-def _shrunk(mpis):
+def _shrunk(mpis: Sequence[Any]) -> list[Any]:
     """Communicators of the ranks that are alive, each of the same ones."""
     while True:
         mpis = [mpi.Shrink() for mpi in mpis]

@@ -74,7 +74,12 @@ def main(argv=None):
         saving = None
         if args.checkpoint:
             saving = stack.enter_context(Saving(stack.enter_context(Communicator(world)), args, parts))
-        return run(comm, args, parts, saving, stack)
+        status = run(comm, args, parts, saving, stack)
+    if args.elastic:
+        from .survival import end
+
+        end(status)
+    return status
 
 
 def run(comm, args, parts, saving, stack):
@@ -88,17 +93,21 @@ def run(comm, args, parts, saving, stack):
         resume.cut(parts.metrics, parts.first)
 
     def attempt(comm, made):
-        return go_on(comm, args, parts, saving, records, made, start)
+        return comm, go_on(comm, args, parts, saving, records, made, start)
 
-    if not args.elastic:
-        return attempt(comm, parts.first)
-    from .training.elastic import Elastic
+    if args.elastic:
+        from .training.elastic import Elastic
 
-    return Elastic(comm, args, parts, saving, records, stack).run(attempt)
+        comm, (status, words) = Elastic(comm, args, parts, saving, records, stack).run(attempt)
+    else:
+        comm, (status, words) = attempt(comm, parts.first)
+    if comm.rank == 0 and words:
+        print(words, flush=True)
+    return status
 
 
 def go_on(comm, args, parts, saving, records, made, start):
-    """The exit status, after what is left when `made` steps are, evaluation and the report.
+    """(exit status, the report for people), after what is left when `made` steps are, and evaluation.
 
     Args:
         records: of the steps before; those of the next ones are appended.
@@ -140,26 +149,22 @@ def go_on(comm, args, parts, saving, records, made, start):
                 write(parts.metrics, {"event": "step", **record})
                 if not math.isfinite(record["loss"]):
                     what = f"the loss is {record['loss']} at step {record['step']}; try a lower --lr"
-                    return fail(NAME, 1, what, comm.rank)
+                    return fail(NAME, 1, what, comm.rank), ""
         except (FloatingPointError, NotSaved) as error:  # all ranks are here
-            return fail(NAME, 1, error, comm.rank)
+            return fail(NAME, 1, error, comm.rank), ""
     seconds = time.perf_counter() - start
     if parts.timeline:
         shown = parts.timeline.gather(comm)
         if comm.rank == 0:
             trace.save(shown, args.timeline)
     if saving and saving.ended:
-        if comm.rank == 0:
-            print(saving.way_on(), flush=True)
-        return 0
+        return 0, saving.way_on()
     held_out = evaluate(comm, parts.whole, parts.data.held_out, parts.sampler.micro_batch)
     summary = report.summarise(comm, parts, records, seconds, held_out)
     write(parts.metrics, summary)
-    if comm.rank:
-        return 0
-    print(report.table(summary), flush=True)
-    right = summary["replicas_identical"] and summary["bytes_as_formula"] and math.isfinite(summary["eval_loss"])
-    return 0 if right else 1
+    alike = summary["replicas_identical"] or not summary["replicas_synchronised"]
+    right = alike and summary["bytes_as_formula"] and math.isfinite(summary["eval_loss"])
+    return 0 if right or comm.rank else 1, report.table(summary)
 
 
 def write(metrics, record):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_comm import FakeComm, World, one_rank
+from fake_comm import FakeComm, World, ranks
 
 from mpicoll import cost
 from mpicoll.algorithms.cut import even
@@ -187,10 +187,11 @@ def test_what_would_bring_another_order_is_refused(options, told):
 
 
 def test_a_number_of_ranks_without_a_full_tree_is_refused():
-    comm = one_rank()
-    comm.size = 6
-    with pytest.raises(ValueError, match="6 ranks make no full binary tree; 4 or 8 would"):
-        Reducer(comm, [], reproducible=True)
+    def program(comm):
+        with pytest.raises(ValueError, match="3 ranks make no full binary tree; 2 or 4 would"):
+            Reducer(comm, [], reproducible=True)
+
+    ranks(3, program)
 
 
 # the command

@@ -2,7 +2,6 @@
 
 from .replicas import check_alike
 
-
 CAPS = "bucket_cap_mb", "first_bucket_mb", "last_bucket_mb"
 FLAGS = "overlap", "find_unused_parameters", "check_finite", "rebuild_buckets", "reproducible"
 

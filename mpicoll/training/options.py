@@ -112,11 +112,14 @@ def steps_and_rate(group):
 
 def synchronisation(group):
     add = group.add_argument
-    add("--sync", choices=tuple(sync.MODES), default="allreduce", help="; ".join(map(": ".join, sync.MODES.items())))
+    modes = sync.MODES | sync.NONE
+    add("--sync", choices=tuple(modes), default="allreduce", help="; ".join(map(": ".join, modes.items())))
     add("--dedicated-server", action="store_true", help="with --sync parameter-server: rank 0 computes no gradients")
     add("--algorithm", help="of the all-reduce, by name; None: chosen by size")
     cap = "MiB per gradient bucket (the first: 1 at most); None: 25, across nodes a 20th of the gradients from 0.25 up"
     add("--bucket-cap-mb", type=at_least(0, float), help=cap)
+    measured = "after the first step, make the buckets again by the order in which rank 0's gradients became ready"
+    add("--rebuild-buckets", action="store_true", help=measured)
     add("--wire-dtype", choices=sync.WIRES, help="gradients travel so, with error feedback; None: as they are")
     add("--no-overlap", action="store_true", help="communicate only when backward has ended, whatever --sync")
     by_thread = "a thread drives communication beside the computation; None: across nodes, unless they compute on GPUs"

@@ -6,6 +6,7 @@ from statistics import fmean
 import numpy as np
 
 from . import precision
+from .exchanges import Nothing
 from .replicas import fingerprints, first_difference
 from .verdict import verdict
 
@@ -50,6 +51,7 @@ def summarise(comm, parts, records, seconds, held_out):
     buckets = [b.flat.nbytes for b in parts.model.buckets]
     rows = [r["bucket_waits_ms"] for r in records if len(r["bucket_waits_ms"]) == len(buckets)]
     waits = {name: fmean(r["waits_ms"][name] for r in records) for name in records[0]["waits_ms"]}
+    communicates = comm.size > 1 and mean["comm_ms"]
     samples_per_s = steps * sampler.global_batch / seconds
     summary = {
         "event": "summary",
@@ -76,11 +78,12 @@ def summarise(comm, parts, records, seconds, held_out):
         "waits_ms": waits,
         "bucket_waits_ms": [fmean(column) for column in zip(*rows, strict=True)],
         "bucket_mib": [nbytes / 2**20 for nbytes in buckets],
-        "overlap": max(0.0, 1 - mean["exposed_comm_ms"] / mean["comm_ms"]) if comm.size > 1 else None,
+        "overlap": max(0.0, 1 - mean["exposed_comm_ms"] / mean["comm_ms"]) if communicates else None,
         "bytes_sent_per_rank": sent,
         "formula_bytes_per_rank": formula,
         "bytes_as_formula": as_formula,
         "replicas_identical": different is None,
+        "replicas_synchronised": parts.model.exchange.name != Nothing.name,
         "first_different_parameter": different and different[0].name,
         "different_ranks": different and different[1],
         "parameters_sha256": hashlib.sha256(fingerprints(parts.model.parameters)).hexdigest(),
@@ -100,6 +103,8 @@ def table(summary):
         formula = f"NOT THE FORMULA on some rank (rank 0: {s['formula_bytes_per_rank']:,})"
     if s["replicas_identical"]:
         replicas = f"bit-identical, sha256 {s['parameters_sha256'][:12]}"
+    elif not s["replicas_synchronised"]:
+        replicas = "different, as is meant: nothing was exchanged; the losses are means over them"
     else:
         ranks = ", ".join(map(str, s["different_ranks"]))
         replicas = f"DIFFERENT: {s['first_different_parameter']} of rank(s) {ranks} is not rank 0's"

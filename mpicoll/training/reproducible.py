@@ -18,6 +18,8 @@ EXCLUDED = {
     "find_unused_parameters": "every shard has a gradient of every parameter",
 }
 
+OTHERS = {"parameter-server": "which adds gradients in another order", "none": "which adds none over the ranks"}
+
 
 def complete(args):
     """The options do not exclude each other; where --reproducible is among them, the micro-batch is a shard.
@@ -29,8 +31,8 @@ def complete(args):
         if args.virtual_ranks is not None:
             raise ValueError(f"--virtual-ranks {args.virtual_ranks} is for --reproducible: add it")
         return
-    if args.sync == "parameter-server":
-        raise ValueError("--reproducible excludes --sync parameter-server, which adds gradients in another order")
+    if args.sync in OTHERS:
+        raise ValueError(f"--reproducible excludes --sync {args.sync}, {OTHERS[args.sync]}")
     for name, why in EXCLUDED.items():
         if getattr(args, name):
             raise ValueError(f"--reproducible excludes --{name.replace('_', '-')}: {why}")

@@ -36,6 +36,7 @@ def set_up(comm, args, stack, place, device):
     whole = recipes.build(args, data).to(place)
     first = resumed.about["step"] if resumed else 0
     sampler, model = share_out(comm, args, data, whole, first)
+    before = model.formula_bytes() if args.rebuild_buckets else 0  # in the first step, with the first buckets
     thread = args.progress_thread
     if thread is None:
         thread = driving.by_thread(len(set(comm.nodes)), place is np.asarray)
@@ -71,8 +72,8 @@ def set_up(comm, args, stack, place, device):
         thread=thread,
         timeline=timeline.Timeline(model, optimizer, first) if args.timeline else None,
         lost=[],
-        expected_bytes=0,
-        expected_of=0,
+        expected_bytes=before,
+        expected_of=int(args.rebuild_buckets),
     )
 
 

@@ -16,6 +16,8 @@ def verdict(s, overlap, thread):
     share = f"the step waits {exposed:.1f} of {s['step_ms']:.1f} ms for communication"
     if s["world_size"] == 1:
         return "one rank: nothing is communicated"
+    if not comm:
+        return "nothing is communicated: a step is computation"
     if exposed <= HIDDEN * s["step_ms"]:
         return f"computing is the limit: {share}"
     if "pull" in s["waits_ms"]:

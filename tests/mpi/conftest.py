@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 
+import numpy as np
 import pytest
 
 
@@ -20,10 +21,20 @@ def pytest_configure(config):
         os.environ["PYTEST_DEBUG_TEMPROOT"] = folder.name
 
 
+def pytest_collection_modifyitems(config, items):
+    """Tests with the mark `ranks` are run on so many only, as time is short: skipping takes as long as a short test."""
+    if config.getoption("--only-mpi"):
+        from mpi4py import MPI
+
+        size, every = MPI.COMM_WORLD.size, list(items)
+        items[:] = [item for item in every if all(size in mark.args[0] for mark in item.iter_markers("ranks"))]
+        config.hook.pytest_deselected(items=[item for item in every if item not in set(items)])
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
-    if not item.config.getoption("--only-mpi"):
+    if not item.config.getoption("--only-mpi") or report.when == "teardown":
         return report
     from mpi4py import MPI
 
@@ -31,10 +42,13 @@ def pytest_runtest_makereport(item, call):
     if report.failed and world.rank > 0:  # at once: if the others hang, this is all there will be
         sys.stderr.write(f"[rank {world.rank}] {item.nodeid} failed:\n{report.longreprtext}\n")
         sys.stderr.flush()
-    failed = [rank for rank, bad in enumerate(world.allgather(report.failed)) if bad]
-    if failed and not report.failed:
+    bad = np.empty(world.size, bool)
+    request = world.Iallgather(np.array([report.failed]), bad)
+    while not request.Test():  # unlike Allgather it leaves the cores to the others
+        os.sched_yield()
+    if bad.any() and not report.failed:
         report.outcome = "failed"
-        report.longrepr = f"failed on rank {', '.join(map(str, failed))}"
+        report.longrepr = f"failed on rank {', '.join(map(str, np.flatnonzero(bad)))}"
     return report
 
 

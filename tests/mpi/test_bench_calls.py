@@ -15,13 +15,7 @@ from mpicoll.benching.contenders import Mpi, Ours
 from mpicoll.benching.limit import ALIKE, Limit
 from mpicoll.benching.options import MEASURED, REDUCING, ROOTED
 
-pytestmark = pytest.mark.mpi(min_size=2)
-
-
-@pytest.fixture(autouse=True)
-def few_ranks(comm):
-    if comm.size > 3:
-        pytest.skip("up to three ranks, since time is short")
+pytestmark = [pytest.mark.mpi(min_size=2), pytest.mark.ranks(range(4))]
 
 
 def case_of(comm, name, nbytes=64, dtype="float32"):

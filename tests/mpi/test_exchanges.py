@@ -18,13 +18,7 @@ from mpicoll.training.reducer import Reducer
 from mpicoll.training.replicas import first_difference
 from mpicoll.training.wire import Wire
 
-pytestmark = pytest.mark.mpi(min_size=2)
-
-
-@pytest.fixture(autouse=True)
-def few_ranks(comm):
-    if comm.size > 3:
-        pytest.skip("up to three ranks, since time is short")
+pytestmark = [pytest.mark.mpi(min_size=2), pytest.mark.ranks(range(4))]
 
 
 COUNTS = 1, 7, 64, 1000  # fewer than ranks, and uneven

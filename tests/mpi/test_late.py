@@ -25,20 +25,28 @@ from mpicoll.training.optimizers import AdamW
 from mpicoll.training.replicas import on_host
 from mpicoll.training.sampler import Sampler
 
-pytestmark = pytest.mark.mpi
+# up to three ranks on one MPI, two on others: what is tested here is not the MPI
+pytestmark = [pytest.mark.mpi, pytest.mark.ranks(range(4 if "MPICH" in MPI.get_vendor() else 3))]
 
-NAMED = [case for case in CASES if case[1]]  # the algorithm is named
+WAYS = {True: "aware", False: "staged", None: "mixed"}
 MODES = [
-    pytest.param({"eager": eager, "aware": aware}, id=f"{'eager' if eager else 'lazy'} {way}")
-    for eager in (False, True)
-    for aware, way in ((True, "aware"), (False, "staged"), (None, "mixed"))
+    pytest.param({"eager": eager, "aware": aware}, id=f"{'eager' if eager else 'lazy'} {WAYS[aware]}")
+    for eager, aware in itertools.product((False, True), WAYS)
 ]
 
 
+def combinations():
+    """(cases, algorithm, form, eager, aware): all on two ranks with some algorithms, the mixed way with all."""
+    size = MPI.COMM_WORLD.size
+    for (cases, algorithm, form), eager, aware in itertools.product(CASES, (False, True), WAYS):
+        often = size <= 2 and algorithm in ("ring", "pairwise", "linear")
+        if algorithm and (often or (aware is None and form != "blocking" and (size <= 2 or form == "nonblocking"))):
+            name = f"{cases.__name__}-{algorithm}-{form}-{'eager' if eager else 'lazy'} {WAYS[aware]}"
+            yield pytest.param(cases, algorithm, form, eager, aware, id=name)
+
+
 @pytest.fixture(autouse=True)
-def short_messages(comm, monkeypatch):
-    if comm.size > (3 if "MPICH" in MPI.get_vendor() else 2):
-        pytest.skip("up to three ranks, on one MPI, since time is short: what is tested here is not the MPI")
+def short_messages(monkeypatch):
     monkeypatch.setattr(call_module, "MESSAGE_LIMIT", 64)
     watch(monkeypatch)
 
@@ -73,13 +81,9 @@ def perform(comm, device, form, name, *buffers, **arguments):
     return result
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("cases", "algorithm", "form"), NAMED, ids=lambda x: getattr(x, "__name__", str(x)))
-def test_nothing_is_touched_too_early(comm, cases, algorithm, form, mode):
-    often = comm.size <= 2 and algorithm in ("ring", "pairwise", "linear")
-    if not often and (mode["aware"] is not None or form == "blocking" or (comm.size > 2 and form != "nonblocking")):
-        pytest.skip("all ways on two ranks with some algorithms, the mixed one with all, since time is short")
-    device = Device(**mode, seed=comm.rank)
+@pytest.mark.parametrize(("cases", "algorithm", "form", "eager", "aware"), list(combinations()))
+def test_nothing_is_touched_too_early(comm, cases, algorithm, form, eager, aware):
+    device = Device(eager=eager, aware=aware, seed=comm.rank)
     for buffers, arguments, _, want in cases(comm, np.dtype("float64"), "avg" if cases in REDUCING else "sum"):
         result = perform(comm, device, form, cases.__name__, *buffers, algorithm=algorithm, **arguments)
         if want is None:

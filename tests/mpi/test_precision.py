@@ -19,13 +19,7 @@ from mpicoll.training.replicas import first_difference
 from mpicoll.training.sampler import Sampler
 from mpicoll.training.wire import Wire
 
-pytestmark = pytest.mark.mpi(min_size=2)
-
-
-@pytest.fixture(autouse=True)
-def few_ranks(comm):
-    if comm.size > 4:
-        pytest.skip("up to four ranks, since time is short")
+pytestmark = [pytest.mark.mpi(min_size=2), pytest.mark.ranks(range(4))]
 
 
 TEXT = Text(b"the quick brown fox jumps over the lazy dog; " * 20, context=5, predicted=5)

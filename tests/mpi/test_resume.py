@@ -9,17 +9,11 @@ import pytest
 from mpicoll import train
 from mpicoll.training import checkpoint, resume, sampler
 
-pytestmark = pytest.mark.mpi(min_size=1)
+pytestmark = [pytest.mark.mpi(min_size=1), pytest.mark.ranks(range(4))]
 
 TEXT = b"the quick brown fox jumps over the lazy dog\n" * 40
 GPT = ["--context", "6", "--width", "8", "--heads", "2", "--layers", "1", "--global-batch", "12", "--steps", "12"]
 MLP = ["--model", "mlp", "--hidden", "8", "--layers", "1", "--global-batch", "12", "--steps", "12"]
-
-
-@pytest.fixture(autouse=True)
-def few_ranks(comm):
-    if comm.size > 3:
-        pytest.skip("whole runs up to three ranks, since time is short")
 
 
 @pytest.fixture

@@ -17,13 +17,7 @@ from mpicoll.training.optimizers import AdamW
 from mpicoll.training.parameter_server import ParameterServer
 from mpicoll.training.replicas import first_difference
 
-pytestmark = pytest.mark.mpi(min_size=2)
-
-
-@pytest.fixture(autouse=True)
-def few_ranks(comm):
-    if comm.size > 3:
-        pytest.skip("up to three ranks, since time is short")
+pytestmark = [pytest.mark.mpi(min_size=2), pytest.mark.ranks(range(4))]
 
 
 STEPS, SHARE, CONTEXT, VOCABULARY = 6, 5, 3, 9
@@ -64,7 +58,7 @@ def check(comm, options):
 
 @pytest.mark.parametrize("mode", sync.MODES)
 def test_every_mode_trains_what_one_process_trains(comm, mode):
-    args = SimpleNamespace(sync=mode, wire_dtype=None, bucket_cap_mb=300 / MIB, no_overlap=False)
+    args = SimpleNamespace(sync=mode, wire_dtype=None, bucket_cap_mb=300 / MIB, no_overlap=False, rebuild_buckets=False)
     model = check(comm, sync.options(args))
     if mode == "per-parameter":
         assert len(model.buckets) == len(model.parameters)
