@@ -6,7 +6,7 @@ from .trace import rounds
 GREEN, BLUE, LIGHT_BLUE, GREY, RED, ORANGE, LIGHT_ORANGE, PURPLE = (
     "#228833", "#4477aa", "#7799bb", "#bbbbbb", "#cc3311", "#ee7733", "#f3a070", "#aa4499",
 )  # fmt: skip
-SHOWN = 24  # buckets; of more the first and the last ones
+SHOWN = 40  # buckets; of more the first and the last ones
 
 
 def size(nbytes):
