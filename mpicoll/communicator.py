@@ -57,6 +57,7 @@ class Communicator(Collectives):
             that are in this communicator (so devices are best chosen by the world's).
         places: (node, local rank) of every rank.
         nodes: the node of every rank.
+        checked: whether MPICOLL_DEBUG was 1 on rank 0 when this was made: all calls are compared over the ranks.
     """
 
     def __init__(self, mpi_comm, duplicate=True):
@@ -75,7 +76,7 @@ class Communicator(Collectives):
         self._transport.at_close.append(self._replays.clear)
         self.rank, self.size = self._transport.rank, self._transport.size
         leaving.register(self._transport)
-        self._checks = None
+        self.checked, self._checks = False, None
         self.allowed, self.links, self.rules = selection.parse(""), selection.HOST, None
         self.nodes = selection.Nodes((0,) * self.size)
         names = self.iallgather(topology.own_name(), algorithm="ring").wait().reshape(self.size, -1)
@@ -105,15 +106,16 @@ class Communicator(Collectives):
             self.links, self.rules = tuned.links, tuned.rules
             arrays.copy_between(*tuned.entry.copied)
         if checked:
-            self._checks = debug.Checks(self.rank, self._tell_all)
+            self.checked, self._checks = True, debug.Checks(self.rank, self._tell_all)
             self._transport.poisons = True
         self._transport.begin()
 
     def _tell_all(self, line):
         """The bytes of all ranks, one after the other; it counts nowhere."""
-        before = self._transport.bytes_sent
-        lines = self._launch(jobs.allgather(self, line, None, None, "ring")).wait()
-        self._transport.bytes_sent = before
+        job = jobs.allgather(self, line, None, None, "ring")
+        job.name = "the comparison of calls"
+        lines = self._launch(job, noted=False).wait()
+        self._transport.bytes_sent -= (self.size - 1) * line.nbytes  # a ring's; others in flight send meanwhile
         return lines
 
     def _of_rank_0(self, text):
@@ -214,10 +216,11 @@ class Communicator(Collectives):
     def _start(self, make, *arguments):
         return self._launch(self._checked(make, "nonblocking", *arguments))
 
-    def _launch(self, job):
+    def _launch(self, job, noted=True):
         transport = self._transport
         call = LiveCall(transport, job, transport.next_block())
-        transport.note(call.about)
+        if noted:
+            transport.note(call.about)
         handle = Handle(begin(call, job.program(call.comm, call.op)), job.result)
         transport.in_flight(handle)
         return handle

@@ -1,4 +1,4 @@
-"""MPICOLL_DEBUG=1: ranks compare every collective before it starts, and memory that is to be written holds NaN first.
+"""MPICOLL_DEBUG=1: ranks compare every collective before it starts, and host memory to be written holds NaN first.
 
 Ranks that call different things, or the same in another order, would match the wrong messages: they would wait for
 ever, or end with wrong numbers. With the variable set (rank 0's counts, when a communicator is made) each collective,
@@ -8,6 +8,7 @@ variable it costs nothing.
 """
 
 import functools
+import hashlib
 import inspect
 import json
 import os
@@ -19,7 +20,7 @@ import numpy as np
 from .progress.plan import Plan
 
 VARIABLE = "MPICOLL_DEBUG"
-LENGTH = 400  # characters of what a rank tells; longer lists of counts are cut
+LENGTH = 400  # characters of what a rank tells; of longer lists of counts the end is a hash
 NAMED = ("root", "counts", "algorithm")  # told as name=value
 OWN = {str(Path(__file__).parent / f"{name}.py") for name in ("collectives", "communicator", "debug")}
 
@@ -76,7 +77,10 @@ class Checks:
         """
         self.number += 1
         words = " ".join(f"{name}={value}" if name in NAMED else str(value) for name, value in told.items() if value)
-        text = json.dumps([f"call {self.number}", words[:LENGTH], _caller()[-LENGTH:]]).encode()
+        if len(words) > LENGTH:
+            rest = hashlib.sha256(words.encode()).hexdigest()[:16]
+            words = f"{words[: LENGTH - 30]}... ({rest})"
+        text = json.dumps([f"call {self.number}", words, _caller()[-LENGTH:]]).encode()
         line = np.zeros(4 * LENGTH, np.uint8)
         line[: len(text)] = np.frombuffer(text, np.uint8)
         everyone = [json.loads(bytes(row).rstrip(b"\0")) for row in self._exchange(line).reshape(-1, len(line))]
@@ -94,7 +98,9 @@ class CheckedPlan(Plan):
         super().__init__(*rest)
 
     def start(self):
-        self._checks.compare({"collective": self._call.name, "form": "start of a plan"})
+        job = self._call.job
+        which = f"(its tags begin at {self._call.tag})"
+        self._checks.compare({"collective": job.name, "form": "start of a plan", **_kind(job), "which": which})
         super().start()
 
 
@@ -120,6 +126,18 @@ def table(everyone):
 
 def _told(job, make, arguments):
     """What must be alike on all ranks, by name; in an all-to-all with counts ranks have their own."""
+    found = _kind(job)
+    _, _, _, *names = inspect.signature(make).parameters
+    given = dict(zip(names, arguments[2:], strict=False))
+    for name in ("root", "counts", "algorithm"):
+        value = given.get(name)
+        if value is not None and job.name != "alltoallv":
+            found[name] = str(list(map(int, value)) if name == "counts" else _name(value))
+    return found
+
+
+def _kind(job):
+    """What of that every job knows."""
     found = {}
     if job.name != "barrier":
         found["dtype"] = str(job.dtype)
@@ -127,12 +145,6 @@ def _told(job, make, arguments):
             found["count"] = f"x {job.nbytes // job.dtype.itemsize}"
     if job.name in ("reduce", "allreduce", "reduce_scatter"):
         found["op"] = job.op
-    _, _, _, *names = inspect.signature(make).parameters
-    given = dict(zip(names, arguments[2:], strict=False))
-    for name in ("root", "counts", "algorithm"):
-        value = given.get(name)
-        if value is not None and job.name != "alltoallv":
-            found[name] = str(list(map(int, value)) if name == "counts" else _name(value))
     return found
 
 

@@ -131,7 +131,7 @@ def run(
                     **around,
                 }
             ]
-            records += [{"event": "row", **row} for row in found.rows]
+            records += [{"event": "row", **outcome.for_json(row)} for row in found.rows]
             output.writelines(json.dumps({"experiment": name, **record}) + "\n" for record in records)
         done.append(found)
     if args.svg and world.rank == 0:

@@ -21,7 +21,7 @@ import time
 
 from . import launch, runtime
 from .command import fail
-from .training import options, reproducible
+from .training import options, reproducible, sync
 
 NAME = "mpicoll.train"
 
@@ -36,16 +36,18 @@ def main(argv=None):
         from .training import sample
 
         return sample.main(argv[1:])
-    args = options.parse(argv, __doc__)
+    args, problem = options.parse(argv, __doc__), ""
     try:
         reproducible.one_thread() if args.reproducible else runtime.limit_threads()
-    except ValueError as error:
-        return fail(NAME, 2, error)
+    except ValueError as error:  # perhaps only here: the others are to learn of it
+        problem = str(error)
     from .training import devices
 
     found = devices.find(args.device)
     try:
         world = launch.start(NAME, found.where)
+        if told := [f"{why} (on rank {rank})" for rank, why in enumerate(world.allgather(problem)) if why]:
+            raise ValueError(told[0])
         if args.elastic:
             from .survival import refuse
 
@@ -119,10 +121,20 @@ def go_on(comm, args, parts, saving, records, made, start):
     from .training import report, trace
     from .training.loop import evaluate, train
     from .training.optimizers import warmup_decay
+    from .training.replicas import ReplicasDiffer, check
     from .training.saving import NotSaved
 
     def schedule(step):
         return parts.peak * warmup_decay(step, parts.steps, args.warmup)
+
+    compare = args.check_replicas
+    if compare is None:
+        compare = options.CHECK_EVERY if comm.checked and args.sync not in sync.NONE else 0
+
+    def after_step(step):
+        if compare and step % compare == 0:  # before it is saved
+            check(comm, parts.model.parameters, step)
+        return bool(saving) and saving.after_step(step)
 
     limit = args.clip or None
     training = train(
@@ -135,7 +147,7 @@ def go_on(comm, args, parts, saving, records, made, start):
         schedule,
         limit,
         first=made,
-        after_step=saving and saving.after_step,
+        after_step=after_step,
     )
     if saving and saving.ended:  # in the step after which ranks have died
         training = ()
@@ -150,7 +162,7 @@ def go_on(comm, args, parts, saving, records, made, start):
                 if not math.isfinite(record["loss"]):
                     what = f"the loss is {record['loss']} at step {record['step']}; try a lower --lr"
                     return fail(NAME, 1, what, comm.rank), ""
-        except (FloatingPointError, NotSaved) as error:  # all ranks are here
+        except (FloatingPointError, NotSaved, ReplicasDiffer) as error:  # all ranks are here
             return fail(NAME, 1, error, comm.rank), ""
     seconds = time.perf_counter() - start
     if parts.timeline:

@@ -30,6 +30,7 @@ from .progress.wait import LONG, REPORT
 
 TICK = 0.5  # s between two looks for questions
 PATIENCE = 3.0  # s for answers
+QUESTION = 4  # bytes: the number of the question, which its answers begin with
 FRAMES = 8  # of a stack, the innermost
 SIGNAL = signal.SIGUSR2
 
@@ -44,13 +45,18 @@ class Watchdog:
     def __init__(self, transports, guard):
         self.transports, self.guard = transports, guard
         self._main = threading.main_thread().ident
-        self._thread, self._wake = None, None
+        self._thread, self._wake, self._waking = None, None, None
+        self._asked = 0  # how often this rank has asked
 
     def start(self):
         """The thread runs, where threads may call MPI; once more does nothing."""
         if self._thread or MPI.Query_thread() != MPI.THREAD_MULTIPLE:
             return
-        self._listen()
+        if self._wake is None:
+            self._wake, self._waking = os.pipe()
+            os.set_blocking(self._waking, False)
+            self._listen()
+            self._end_before(MPI.Finalize)
         REPORT[:] = [self.report]
         self._thread = threading.Thread(target=self._watch, name="mpicoll watchdog", daemon=True)
         self._thread.start()
@@ -60,30 +66,36 @@ class Watchdog:
         if self._thread:
             thread, self._thread = self._thread, None
             REPORT.clear()
+            os.write(self._waking, b"\0")
             thread.join()
+
+    def _end_before(self, finalize):
+        """A program that ends MPI itself, with communicators open, does so after `stop`."""
+
+        @functools.wraps(finalize)
+        def end():
+            self.stop()
+            finalize()
+
+        MPI.Finalize = end
 
     def _listen(self):
         """The signal wakes the thread, whatever the main thread is doing; a program's own handler stays."""
         if threading.current_thread() is not threading.main_thread() or signal.getsignal(SIGNAL) != signal.SIG_DFL:
             return
-        reading, writing = os.pipe()
-        os.set_blocking(writing, False)
-        before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        before = signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
         if before != -1:  # somebody else is woken
             signal.set_wakeup_fd(before)
-            os.close(reading)
-            os.close(writing)
             return
         signal.signal(SIGNAL, lambda *_: None)
-        self._wake = reading
 
     def _watch(self):
         while self._thread:
-            ready, _, _ = select.select([self._wake] if self._wake is not None else [], [], [], TICK)
+            ready, _, _ = select.select([self._wake], [], [], TICK)
             if ready and SIGNAL in os.read(self._wake, 100):
                 self._tell()
             with self.guard:
-                for transport in self.transports:
+                for transport in self.transports if self._thread else ():
                     with contextlib.suppress(MPI.Exception):  # a rank has died: whoever waits for it is told
                         self._answer(transport)
 
@@ -92,8 +104,9 @@ class Watchdog:
         mpi, status = transport.mpi, MPI.Status()
         while mpi.Iprobe(MPI.ANY_SOURCE, transport.question, status):
             asking = status.Get_source()
-            mpi.Recv([bytearray(0), MPI.BYTE], asking, transport.question)
-            text = json.dumps(self.state(transport)).encode()
+            number = bytearray(QUESTION)
+            mpi.Recv([number, MPI.BYTE], asking, transport.question)
+            text = bytes(number) + json.dumps(self.state(transport)).encode()
             KEPT.append((text, mpi.Isend([text, MPI.BYTE], asking, transport.answer)))
 
     def _tell(self):
@@ -110,7 +123,8 @@ class Watchdog:
         frame = sys._current_frames().get(self._main)
         stack = traceback.extract_stack(frame)[-FRAMES:] if frame else []
         where = f"{os.path.basename(stack[-1].filename)}:{stack[-1].lineno} in {stack[-1].name}" if stack else "it ends"
-        waits = next((pause for pause in list(LONG.values())), None)
+        pauses = sorted(LONG.values(), key=lambda pause: pause.path.call.transport is not transport)
+        waits = pauses[0] if pauses else None  # other threads may wait, too
         last = list(transport.last)
         return {
             "waits": waits and _what(waits.words),
@@ -124,33 +138,49 @@ class Watchdog:
     def report(self, path):
         """Who waits for whom, from this rank on, as far as the others answer in time."""
         transport = path.call.transport
-        mine = self.state(transport)
+        mine, own = self.state(transport), transport.world_rank(transport.rank)
         mine["waits"] = _what(str(path))
         mine["peers"] = sorted(map(transport.world_rank, path.peers()))
-        states = {transport.world_rank(transport.rank): mine, **self._ask(transport)}
-        return "\n".join([*chain(states, transport.world_rank(transport.rank)), *progressed(states)])
+        asked, states = self._ask(transport)
+        members = set(map(transport.world_rank, range(transport.size)))
+        lines = chain({own: mine, **states}, own, asked)
+        return "\n".join([*lines, *progressed({own: mine, **{r: s for r, s in states.items() if r in members}})])
 
     def _ask(self, transport):
-        """The states of the other ranks that answer, by rank of the world."""
-        mpi, states, status = transport.mpi, {}, MPI.Status()
-        others = [rank for rank in range(transport.size) if rank != transport.rank]
-        KEPT.append([mpi.Isend([bytearray(0), MPI.BYTE], rank, transport.question) for rank in others])
+        """(Who was asked, the states of those that answer), by rank of the world.
+
+        Asked are all of the communicator, and all whom others reach that are open: a chain may leave the first one.
+        """
+        with self.guard:
+            others = [other for other in self.transports if other is not transport and not other.broken]
+        self._asked += 1
+        number, status = self._asked.to_bytes(QUESTION, "little"), MPI.Status()
+        own = transport.world_rank(transport.rank)
+        asked, states, asking = {own}, {}, [transport, *others]
+        for by in asking:
+            for rank in range(by.size):
+                if (world := by.world_rank(rank)) not in asked:
+                    asked.add(world)
+                    KEPT.append((number, by.mpi.Isend([number, MPI.BYTE], rank, by.question)))
         until = time.monotonic() + PATIENCE
-        while len(states) < len(others) and time.monotonic() < until:
-            if not mpi.Iprobe(MPI.ANY_SOURCE, transport.answer, status):
+        while len(states) < len(asked) - 1 and time.monotonic() < until:
+            by = next((by for by in asking if by.mpi.Iprobe(MPI.ANY_SOURCE, by.answer, status)), None)
+            if by is None:
                 time.sleep(0.01)
                 continue
             text = bytearray(status.Get_count(MPI.BYTE))
-            mpi.Recv([text, MPI.BYTE], status.Get_source(), transport.answer)
-            states[transport.world_rank(status.Get_source())] = json.loads(text)
-        return states
+            by.mpi.Recv([text, MPI.BYTE], status.Get_source(), by.answer)
+            if text.startswith(number):  # not a late answer to a question before
+                states[by.world_rank(status.Get_source())] = json.loads(text[QUESTION:])
+        return asked, states
 
 
-def chain(states, rank):
+def chain(states, rank, asked):
     """Lines: who waits for whom from `rank` on, and what the last one does.
 
     Args:
         states: of the ranks that are known, see `Watchdog.state`.
+        asked: the ranks that were asked for theirs.
     """
     lines, seen = [], []
     while rank in states and states[rank]["peers"]:
@@ -165,7 +195,11 @@ def chain(states, rank):
                 "call the same collectives in the same order? MPICOLL_DEBUG=1 compares them"
             )
             return lines
-    if rank not in states:
+    if rank not in asked:
+        lines.append(
+            f"  rank {rank} shares no open communicator with rank {seen[0]}: kill -USR2 of its process asks it"
+        )
+    elif rank not in states:
         lines.append(
             f"  rank {rank} does not answer: it is stopped, or dead, or in code that holds Python's interpreter lock"
         )

@@ -227,6 +227,9 @@ def test_what_is_free_may_change_and_what_is_the_same_may_be_said_again():
     args = parsed("--resume DIR --sync allreduce --preset tiny --epochs 4 --lr 0.008")
     resume.merge(args, before, "DIR/step-1")
     assert (args.sync, args.dedicated_server, args.epochs) == ("allreduce", False, 4)
+    args = parsed("--resume DIR --sync per-parameter")
+    resume.merge(args, saved("--bucket-cap-mb 5"), "DIR/step-1")
+    assert (args.sync, args.bucket_cap_mb) == ("per-parameter", None)
 
 
 @pytest.mark.parametrize(
@@ -260,6 +263,8 @@ def test_an_argument_of_another_version_is_told():
         ("--stop-at 3", "--stop-at 3 ends with a checkpoint: add --checkpoint DIR"),
         ("--wire-dtype float16 --checkpoint DIR", "--wire-dtype float16 keeps what it rounded off on each rank"),
         ("--checkpoint-every 0", "0 is not a number from 1 up"),
+        ("--sync per-parameter --bucket-cap-mb 5", "--bucket-cap-mb 5 is for buckets of several parameters; --sync"),
+        ("--model mlp --layer-drop 0.5", "--layer-drop 0.5 leaves out half blocks of a GPT; --model is mlp"),
     ],
 )
 def test_options_that_do_not_fit_are_told(words, message, capsys):

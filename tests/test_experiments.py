@@ -87,6 +87,28 @@ def test_what_is_saved_is_compared_within_a_repetition():
     assert runs.saved(base * [[0.25], [0.5], [0.75]], base) == {"median": 0.5, "q1": 0.375, "q3": 0.625}
 
 
+def test_an_infinite_number_spoils_no_median_and_is_null_in_json():
+    inf = float("inf")
+    assert runs.spread([inf, 5.0, 7.0]) == {"median": 7.0, "q1": 5.0, "q3": inf}
+    assert runs.spread([inf, inf, inf]) == {"median": inf, "q1": inf, "q3": inf}
+    row = {"noise_scale": runs.spread([inf] * 3), "steps": 2, "ratio": float("nan"), "none": None}
+    nulls = {"median": None, "q1": None, "q3": None}
+    assert outcome.for_json(row) == {"noise_scale": nulls, "steps": 2, "ratio": None, "none": None}
+
+
+def test_a_variant_is_driven_as_the_trainer_would(monkeypatch):
+    entered = []
+    monkeypatch.setattr(runs.progress, "thread", lambda: contextlib.nullcontext(entered.append(True)))
+    monkeypatch.setattr(runs, "_train", lambda *arguments: [])
+    data, args = SimpleNamespace(train=None), SimpleNamespace(clip=0, progress_thread=None)
+    for thread in True, False:
+        variant = runs.Variant(None, "", [], None)
+        variant.args = args
+        variant.parts = SimpleNamespace(model=None, optimizer=None, data=data, sampler=None, thread=thread)
+        assert variant.train(1) == []
+    assert entered == [True]
+
+
 @pytest.mark.parametrize(
     ("size", "ranks"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (8, [1, 2, 4, 8]), (9, [1, 2, 4, 8, 9])]
 )

@@ -1,6 +1,8 @@
 """Imports go one way, and what proves algorithms starts no MPI."""
 
 import ast
+import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +121,14 @@ def test_an_import_the_wrong_way_is_found(tmp_path, monkeypatch):
     for text in ("from ..progress import run", "from .. import progress", "import mpicoll.progress.run"):
         wrong.write_text(text)
         assert violations(wrong) == {"progress"}
+
+
+def test_the_reading_order_of_training_leads_through_all_of_it():
+    order = importlib.import_module("mpicoll.training").__doc__.split("\n\n")[1]
+    named = re.findall(r"\b[a-z_]+(?=[,;.])", order.partition(":")[2].replace("\n", " "))
+    there = {path.stem for path in (PACKAGE / "training").glob("*.py")} - {"__init__"}
+    assert set(named) == there
+    assert len(named) == len(there)
 
 
 def test_layers_and_data_know_no_ranks():

@@ -173,6 +173,7 @@ def test_the_state_of_an_optimizer_holds_the_masters(scaled):
     ("words", "message"),
     [
         ("--sync parameter-server", "excludes --sync parameter-server"),
+        ("--sync none", "excludes --sync none"),
         ("--check-finite", "excludes --check-finite"),
     ],
 )

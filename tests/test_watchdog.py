@@ -18,7 +18,7 @@ def waiting(peers, calls=5):
 
 def test_the_chain_ends_at_the_rank_in_its_own_code():
     states = {3: waiting([2]), 2: waiting([0]), 0: waiting([]), 1: waiting([0])}
-    assert chain(states, 3) == [
+    assert chain(states, 3, range(4)) == [
         "  rank 3 waits for rank 2 in allreduce (round 1: for rank 2, 8 bytes)",
         "  rank 2 waits for rank 0 in allreduce (round 1: for rank 0, 8 bytes)",
         "  rank 0 is in its own code: train.py:123 in forward",
@@ -28,16 +28,18 @@ def test_the_chain_ends_at_the_rank_in_its_own_code():
 
 def test_of_several_peers_the_one_that_waits_for_nobody_is_followed():
     states = {0: waiting([1, 2]), 1: waiting([0]), 2: waiting([])}
-    assert chain(states, 0)[-2] == "  rank 2 is in its own code: train.py:123 in forward"
+    assert chain(states, 0, range(3))[-2] == "  rank 2 is in its own code: train.py:123 in forward"
 
 
 def test_a_rank_that_says_nothing_is_named():
-    assert "rank 1 does not answer: it is stopped, or dead" in chain({0: waiting([1, 2]), 2: waiting([0])}, 0)[-1]
+    states = {0: waiting([1, 2]), 2: waiting([0])}
+    assert "rank 1 does not answer: it is stopped, or dead" in chain(states, 0, range(3))[-1]
+    assert "rank 1 shares no open communicator with rank 0" in chain(states, 0, {0, 2})[-1]
 
 
 def test_a_circle_is_told():
     states = {0: waiting([1]), 1: waiting([2]), 2: waiting([1])}
-    *_, last = chain(states, 0)
+    *_, last = chain(states, 0, range(3))
     assert "in a circle: ranks 1, 2 wait for each other" in last
     assert "MPICOLL_DEBUG=1" in last
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -48,6 +49,15 @@ def cell(value: Any, form: str) -> str:
     if isinstance(value, dict):
         return f"{value['median']:{form}} ({value['q1']:{form}} to {value['q3']:{form}})"
     return str(value) if isinstance(value, str) else f"{value:{form}}"
+
+
+def for_json(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row as JSON can hold it: a number that is not finite is null."""
+    held: dict[str, Any] = {}
+    for key, value in row.items():
+        lost = isinstance(value, float) and not math.isfinite(value)
+        held[key] = for_json(value) if isinstance(value, dict) else None if lost else value
+    return held
 
 
 def table(outcome: Outcome) -> str:

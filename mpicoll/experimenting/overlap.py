@@ -12,8 +12,8 @@ from .runs import Setting, clocks, measure, saved, spread, variants
 
 BATCH = 12  # samples per rank
 WAYS = {
-    "after backward": ["--no-overlap"],
-    "while it goes on": [],
+    "after backward": ["--no-overlap", "--no-progress-thread"],
+    "while it goes on": ["--no-progress-thread"],
     "the same, driven by a thread": ["--progress-thread"],
 }
 SEEN = 0.1  # what is saved of less communication than this share of a step is lost in the step's own noise

@@ -100,7 +100,7 @@ class Variant:
         """The records of so many steps, at the peak rate where there is no schedule."""
         p = self.parts
         schedule = schedule or (lambda step: p.peak)
-        drive: Any = progress.thread if self.args.progress_thread else contextlib.nullcontext
+        drive: Any = progress.thread if p.thread else contextlib.nullcontext
         with drive():
             return list(
                 _train(
@@ -158,8 +158,9 @@ def measure(setting: Setting, those: Sequence[Variant], repetitions: int = 5, st
 
 
 def spread(values: Any) -> Spread:
-    """Median and quartiles."""
-    low, middle, high = np.percentile(values, [25, 50, 75])
+    """Median and quartiles; where numbers are infinite, nothing is between two of them."""
+    method: Any = "linear" if np.isfinite(values).all() else "nearest"
+    low, middle, high = np.percentile(values, [25, 50, 75], method=method)
     return {"median": float(middle), "q1": float(low), "q3": float(high)}
 
 

@@ -34,7 +34,7 @@ class Transport:
         mpi: the private mpi4py communicator.
         bytes_sent: bytes given to Isend so far, by this rank.
         calls, last: how many calls were started so far, and what the last of them were: (name, algorithm, bytes).
-        poisons: scratch memory is all ones, NaN and -1, when a call gets it: for debugging.
+        poisons: scratch memory on the host is all ones, NaN and -1, when a call gets it: for debugging.
         broken: None, or what went wrong: from then on nothing more is started.
         pool: free scratch memory, lists by kind of array and capacity. Fresh memory for each call made a 64 MiB ring
             several times slower: its pages are touched for the first time while the neighbours wait.

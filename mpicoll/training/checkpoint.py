@@ -16,6 +16,7 @@ import re
 import shutil
 from pathlib import Path
 
+import ml_dtypes  # noqa: F401 with it NumPy knows bfloat16
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file

@@ -20,7 +20,7 @@ def check(comm, parameters, caps, flags, algorithm, exchange):
     check_alike(comm, options, parameters)  # first: from here on either all ranks raise an error, or none
     if min(caps) <= 0:
         sizes = ", ".join(f"{name}={cap}" for name, cap in zip(CAPS, caps, strict=True))
-        raise ValueError(f"bucket sizes are positive: {sizes}")
+        raise ValueError(f"bucket sizes are positive: {sizes}; below the parameters' sizes each has its own bucket")
     _, find_unused_parameters, _, rebuild_buckets, reproducible = flags
     if find_unused_parameters and rebuild_buckets:
         raise ValueError(

@@ -104,7 +104,7 @@ def train(comm, model, optimizer, windows, sampler, steps, schedule, limit=None,
 
 def complete(comm, model, records):
     """The records with what is added up over the ranks, as numbers on the host."""
-    # Norms are the same on all ranks already, but with a parameter server, which alone has the average.
+    # Norms are the same on all ranks already, but where not all have the averages: with a parameter server, or none.
     names = [name for name in ("loss", "gradient_norm") if name in records[0]]
     values = on_host(np.stack([record[name] for name in names for record in records]))
     n = len(records)

@@ -6,6 +6,8 @@ import math
 from ..command import Parser
 from . import precision, recipes, reproducible, sync
 
+CHECK_EVERY = 10  # steps between two comparisons of replicas, with MPICOLL_DEBUG=1
+
 
 def at_least(least, kind=int):
     """The type of an argument that is a finite number, not below `least`."""
@@ -103,7 +105,7 @@ def steps_and_rate(group):
     add("--optimizer", choices=("adamw", "sgd"), default="adamw", help="SGD has a momentum of 0.9")
     rates = told("lr", lambda lr: f"{lr['adamw']:g} or {lr['sgd']:g}")
     add("--lr", type=at_least(0, float), help=f"peak learning rate, for AdamW or SGD; None: {rates}")
-    rule = "what the rate is multiplied by for another batch than the default: 1, or their ratio, or its root"
+    rule = "what the rate is multiplied by for another batch than the default: 1, their ratio's root, or their ratio"
     add("--lr-rule", choices=tuple(recipes.LR_RULES), default="none", help=rule)
     add("--warmup", type=fraction, default=0.05, help="part of the steps in which the rate rises, before its cosine")
     add("--clip", type=at_least(0, float), help=f"largest norm of the gradients, 0: any; None: {told('clip')}")
@@ -150,6 +152,9 @@ def checkpoints(group):
 def trouble(group):
     goes_on = "go on without ranks that die; with Open MPI, mpirun --with-ft ulfm ..."
     group.add_argument("--elastic", action="store_true", help=goes_on)
+    often = "compare all parameters so often, and end with the first that differs; 0: at the end alone; None: 0, "
+    often += f"{CHECK_EVERY} with MPICOLL_DEBUG=1"
+    group.add_argument("--check-replicas", metavar="STEPS", type=at_least(0), help=often)
 
 
 GROUPS = {

@@ -17,10 +17,10 @@ def check(args):
     """
     if args.precision != "mixed-float16":
         return
-    if args.sync == "parameter-server":
+    if args.sync in ("parameter-server", "none"):
         raise ValueError(
-            "--precision mixed-float16 excludes --sync parameter-server, where one rank alone would know whether a "
-            "step is skipped; --precision mixed skips none"
+            f"--precision mixed-float16 excludes --sync {args.sync}, where ranks would not agree on whether a step is "
+            f"skipped; --precision mixed skips none"
         )
     if args.check_finite:
         raise ValueError(

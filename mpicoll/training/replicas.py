@@ -36,6 +36,22 @@ def first_difference(comm, parameters):
     return None
 
 
+class ReplicasDiffer(Exception):
+    """Replicas that ought to be the same are not; raised on every rank."""
+
+
+def check(comm, parameters, step):
+    """All replicas are the same after this step. Collective.
+
+    Raises:
+        ReplicasDiffer: on every rank, naming step, ranks and the first parameter that differs.
+    """
+    if found := first_difference(comm, parameters):
+        parameter, ranks = found
+        who = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+        raise ReplicasDiffer(f"replicas differ after step {step}: {parameter.name} of {who} is not rank 0's")
+
+
 def check_alike(comm, options, parameters):
     """All ranks have the same options, and parameters of the same names, shapes and dtypes in the same order.
 

@@ -14,12 +14,14 @@ from .replicas import on_host
 
 # Whatever is not named here says what is trained, and stays as it was.
 # Not the run's, or in steps:
-ELSEWHERE = {"checkpoint", "resume", "stop_at", "metrics", "timeline", "device", "epochs", "elastic"}
+ELSEWHERE = {
+    "checkpoint", "resume", "stop_at", "metrics", "timeline", "device", "epochs", "elastic", "check_replicas",
+}  # fmt: skip
 FREE = {  # how long, and how it is computed: may change, by rounding it changes the results
     "steps", "data", "micro_batch", "checkpoint_every", "sync", "dedicated_server", "algorithm", "bucket_cap_mb",
     "rebuild_buckets", "no_overlap", "progress_thread", "check_finite",
 }  # fmt: skip
-OF_SYNC = {"dedicated_server", "algorithm", "no_overlap"}  # another --sync might not have them
+OF_SYNC = {"dedicated_server", "algorithm", "bucket_cap_mb", "no_overlap"}  # another --sync might not have them
 EARLY = {"reproducible"}  # is needed before a checkpoint can be read
 
 PARAMETERS, OPTIMIZER = "parameters.", "optimizer."  # what the names of arrays begin with

@@ -95,11 +95,15 @@ class Saving:
         """The folder's last checkpoint is of this step. Collective."""
 
         def make():
+            path = checkpoint.path_of(self.folder, step)
             arrays = resume.on_rank_0(self.parts.model, self.parts.optimizer)
+            # Losses are looked at some steps late: a model that is lost must not replace a good one until then.
+            for name, array in arrays.items():
+                if name.startswith(resume.PARAMETERS) and not np.isfinite(array).all():
+                    raise ValueError(f"checkpoint {path} is not written: {name} is not finite; try a lower --lr")
             try:
                 checkpoint.save(self.folder, step, arrays, self._about)
             except OSError as error:
-                path = checkpoint.path_of(self.folder, step)
                 raise ValueError(f"checkpoint {path} cannot be written: {error.strerror or error}") from None
             return b""
 

@@ -23,12 +23,21 @@ def check(args):
         raise ValueError(f"--algorithm {args.algorithm} is of the all-reduce, which --sync or --wire-dtype replaces")
     if args.dedicated_server and not served:
         raise ValueError(f"--dedicated-server is for --sync parameter-server, not {args.sync}")
+    if args.sync == "per-parameter" and args.bucket_cap_mb is not None:
+        raise ValueError(
+            f"--bucket-cap-mb {args.bucket_cap_mb:g} is for buckets of several parameters; --sync per-parameter has "
+            f"one for each: pass one of them"
+        )
     if alone and (args.checkpoint or args.elastic):
         option = "--checkpoint" if args.checkpoint else "--elastic"
         raise ValueError(f"{option} takes one replica for all, and with --sync none every rank has another; leave it")
+    if alone and args.check_replicas:
+        raise ValueError(f"--check-replicas {args.check_replicas} would end the run: with --sync none replicas differ")
     if args.rebuild_buckets and (args.find_unused_parameters or args.elastic):
         option = "--find-unused-parameters" if args.find_unused_parameters else "--elastic"
         raise ValueError(f"--rebuild-buckets takes the first step for all, and with {option} steps differ; pass one")
+    if args.layer_drop and args.model != "gpt":
+        raise ValueError(f"--layer-drop {args.layer_drop:g} leaves out half blocks of a GPT; --model is {args.model}")
     if args.layer_drop and not args.find_unused_parameters:
         raise ValueError("--layer-drop leaves gradients out, which would be waited for: add --find-unused-parameters")
 

@@ -32,6 +32,14 @@ def test_a_run_goes_on_at_another_number_of_ranks_and_writes_text(mpirun, tmp_pa
     assert len(wrote.stdout) == 4 + 40 + 1
 
 
+def test_text_is_written_from_weights_of_16_bits(mpirun, tmp_path, text):
+    words = "--precision", "mixed", "--data", str(text), "--steps", "2", "--checkpoint", str(tmp_path / "run")
+    done = mpirun(1, *TRAIN, *SMALL, *words)
+    assert done.returncode == 0, done.stderr
+    wrote = mpirun(1, *TRAIN, "sample", "--checkpoint", str(tmp_path / "run"), "--length", "10")
+    assert (wrote.returncode, len(wrote.stdout)) == (0, 11), wrote.stderr
+
+
 def test_a_kill_while_a_checkpoint_is_written_leaves_the_one_before(mpirun, tmp_path, text):
     """Rank 0 kills itself in the middle of the second one."""
     folder = tmp_path / "run"

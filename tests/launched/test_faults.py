@@ -47,7 +47,7 @@ HONEST = faults.Fault("note()", "replicas +2, bit-identical", [*faults.SMALL, "-
         ({"bound": 0.0}, "later than 0"),
         ({"check": faults.saved(10)}, "there is no such file"),
     ],
-    ids=str,
+    ids=["nothing", "told", "status", "bound", "check"],
 )
 def test_the_checker_says_what_is_not_as_promised(tmp_path, changed, wrong):
     (tmp_path / "fault").write_text("0")

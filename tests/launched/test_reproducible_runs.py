@@ -22,6 +22,19 @@ def test_parameters_and_losses_have_the_same_bits_on_one_two_and_four_ranks(mpir
     assert found[1] == found[2] == found[4]
 
 
+def test_threads_on_one_rank_alone_are_told_by_all(mpirun):
+    """Only rank 1 may not begin: the others do not wait for it."""
+    program = f"""
+import os, sys
+from mpicoll import command, train
+os.environ["OMP_NUM_THREADS"] = "1" if command.rank() != 1 else "3"
+sys.exit(train.main({[*TRAIN[2:]]}))
+"""
+    done = mpirun(2, program, OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    assert done.returncode != 0
+    assert done.stderr.count("OMP_NUM_THREADS is 3; start with") == done.stderr.count("(on rank 1)") == 1, done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "environment", "told"),
     [

@@ -86,6 +86,37 @@ def test_a_plan_that_one_rank_does_not_start_is_found(checked):
     plan.free()
 
 
+def test_plans_that_are_started_in_another_order_are_found(checked):
+    comm = checked
+    plans = [comm.allreduce_init(np.ones(3)) for _ in range(2)]
+    mismatch(comm, other(comm, *plans).start, "allreduce start of a plan float64 x 3 sum (its tags begin at ")
+    for plan in plans:
+        plan.free()
+
+
+def test_long_counts_are_compared_to_their_end(checked):
+    comm = checked
+    numbers = debug.Checks(comm.rank, comm._tell_all)
+    counts = list(range(1000, 1500))
+    numbers.compare({"counts": counts})
+    mismatch(
+        comm, lambda: numbers.compare({"counts": [*counts[:-1], other(comm, 1499, 1498)]}), "counts=[1000, ", "..."
+    )
+
+
+def test_comparing_counts_no_bytes_and_no_calls(checked):
+    x, counted = np.ones(1 << 18, np.float32), []
+    with mpicoll.Communicator(MPI.COMM_WORLD) as plain:
+        plain._checks = None
+        for comm in (checked, plain):
+            before = comm.bytes_sent, comm._transport.calls
+            handles = [comm.iallreduce(x, algorithm="ring") for _ in range(3)]  # a comparison drives those before
+            for handle in handles:
+                handle.wait()
+            counted.append((comm.bytes_sent - before[0], comm._transport.calls - before[1]))
+    assert counted[0] == counted[1]
+
+
 def test_memory_that_is_to_be_written_holds_no_number(checked):
     comm, got = checked, np.zeros(3)
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from mpicoll import train
-from mpicoll.training import checkpoint, resume, sampler
+from mpicoll.training import checkpoint, optimizers, resume, sampler
 
 pytestmark = [pytest.mark.mpi(min_size=1), pytest.mark.ranks(range(4))]
 
@@ -82,6 +82,27 @@ def test_a_checkpoint_that_cannot_be_written_ends_every_rank_and_the_one_before_
         assert f"checkpoint {path} cannot be written: No space left on device" in err
         assert [path.name for path in folder.iterdir()] == ["step-00000004.safetensors"]
         assert checkpoint.load(checkpoint.find(folder))[1]["step"] == 4
+
+
+def test_a_model_that_is_lost_replaces_no_checkpoint(comm, folder, monkeypatch, capsys):
+    """The fourth step spoils it; losses are looked at after the tenth only."""
+    spoilt = []
+
+    class Spoilt(optimizers.SGD):
+        def step(self):
+            super().step()
+            spoilt.append(self)
+            if len(spoilt) == 4:
+                self.parameters[-1].data.fill(float("nan"))
+
+    monkeypatch.setattr(optimizers, "SGD", Spoilt)
+    words = *MLP, "--optimizer", "sgd", "--checkpoint", folder, "--checkpoint-every", 2
+    assert run(*words) == (comm.rank == 0)
+    if comm.rank == 0:
+        path = folder / "step-00000004.safetensors"
+        told = f"checkpoint {path} is not written: {resume.PARAMETERS}output.bias is not finite"
+        assert told in capsys.readouterr().err
+        assert [path.name for path in folder.iterdir()] == ["step-00000002.safetensors"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])

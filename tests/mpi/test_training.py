@@ -236,6 +236,26 @@ def test_replicas_that_part_are_named_and_the_status_is_1(comm, monkeypatch, cap
         assert f"DIFFERENT: hidden1.weight of rank(s) {comm.size - 1}" in capsys.readouterr().out
 
 
+def test_replicas_that_part_end_the_run_where_they_are_compared(comm, monkeypatch, capsys):
+    right = optimizers.AdamW.step
+
+    def wrong(self):
+        right(self)
+        if comm.rank == comm.size - 1:
+            self.parameters[3].data.reshape(-1)[0] += 1e-3
+
+    assert train.main([*SMALL, "--check-replicas", "1"]) == 0
+    monkeypatch.setattr(optimizers.AdamW, "step", wrong)
+    assert train.main([*SMALL, "--check-replicas", "2"]) == (comm.rank == 0)
+    if comm.rank == 0:
+        told = f"replicas differ after step 2: hidden1.weight of rank {comm.size - 1} is not rank 0's"
+        assert f"mpicoll.train: error: {told}\n" in capsys.readouterr().err
+    monkeypatch.setenv("MPICOLL_DEBUG", "1")
+    assert train.main(SMALL) == (comm.rank == 0)
+    if comm.rank == 0:
+        assert "replicas differ after step 10: " in capsys.readouterr().err
+
+
 def test_bytes_that_are_not_the_formula_are_told_and_the_status_is_1(comm, monkeypatch, capsys):
     right = reducer.Reducer.finish
 
