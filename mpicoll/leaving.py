@@ -15,6 +15,7 @@ from mpi4py import MPI
 from .progress.engine import ENGINE, drive
 from .progress.path import KEPT
 from .progress.transport import Transport
+from .progress.wait import Timeout
 from .watchdog import Watchdog
 
 _open: list[Transport] = []  # transports of communicators that are not closed; it changes under _guard
@@ -41,7 +42,7 @@ def is_over():
 def leave(transports, timeout=None):
     """All ranks have left these communicators, in the same way as this one; those that can be are freed."""
     global _over
-    requests = []
+    requests, coming = [], []
     transports = [transport for transport in transports if transport in _open]
     orderly = [transport for transport in transports if not transport.broken and transport.idle()]
     for transport in transports:
@@ -51,8 +52,13 @@ def leave(transports, timeout=None):
     try:
         for transport in orderly:
             others = [rank for rank in range(transport.size) if rank != transport.rank]
-            requests += [transport.mpi.Irecv([bytearray(0), MPI.BYTE], rank, transport.goodbye) for rank in others]
-        drive(requests, timeout)
+            for rank in others:
+                request = transport.mpi.Irecv([bytearray(0), MPI.BYTE], rank, transport.goodbye)
+                coming.append((transport.rank_name(rank), request))
+        drive([*requests, *(request for _, request in coming)], timeout)
+    except Timeout as error:
+        late = ", ".join(name for name, request in coming if not request.Test())
+        raise Timeout(f"close: {late or 'ranks'} did not close the communicator, too: {error}") from None
     except MPI.Exception:  # a rank has died, which says no goodbye
         orderly = []
     for transport in orderly:

@@ -17,7 +17,7 @@ SIGNALS = signal.SIGUSR1, signal.SIGTERM
 
 
 class NotSaved(Exception):
-    """A checkpoint could not be written; raised on every rank."""
+    """A checkpoint could not be written, or its weights are not finite; raised on every rank."""
 
 
 class Saving:

@@ -39,6 +39,64 @@ def test_a_hang_ends_and_is_explained(mpirun, trouble):
         assert words in done.stderr, done.stderr
 
 
+SPLIT = """
+import threading
+import numpy as np
+from mpi4py import MPI
+import mpicoll
+
+comm = mpicoll.Communicator(MPI.COMM_WORLD)
+part = mpicoll.Communicator(MPI.COMM_WORLD.Split(comm.rank == 2))
+
+def forward():
+    threading.Event().wait()
+
+if comm.rank == 0:
+    part.barrier()  # waits for rank 1, whom it can ask there, and that one for rank 2, whom it cannot
+elif comm.rank == 1:
+    try:
+        comm.recv(np.empty(3), 2)
+    except mpicoll.Timeout:
+        forward()
+else:
+    forward()
+"""
+
+
+def test_the_chain_goes_on_in_another_communicator(mpirun):
+    done = mpirun(3, SPLIT, MPICOLL_TIMEOUT="1")
+    assert done.returncode != 0
+    assert "rank 0 waits for rank 1 in barrier" in done.stderr, done.stderr
+    assert "does not answer" not in done.stderr
+    assert "in forward" in done.stderr
+
+
+def test_who_does_not_close_a_communicator_is_named(mpirun):
+    program = PROGRAM.replace('comm.allreduce(x, algorithm="ring")', "comm.close()")
+    done = mpirun(2, program.format(trouble="forward()"), MPICOLL_TIMEOUT="1")
+    assert done.returncode != 0
+    assert "Timeout: close: rank 0 did not close the communicator, too" in done.stderr, done.stderr
+
+
+ENDED = """
+import threading
+import numpy as np
+from mpi4py import MPI
+import mpicoll
+
+comm = mpicoll.Communicator(MPI.COMM_WORLD)
+comm.allreduce(np.ones(3))
+MPI.COMM_WORLD.Barrier()
+MPI.Finalize()
+assert not [thread for thread in threading.enumerate() if "mpicoll" in thread.name]
+"""
+
+
+def test_a_program_may_end_mpi_itself(mpirun):
+    done = mpirun(2, ENDED)
+    assert done.returncode == 0, done.stderr
+
+
 SIGNALLED = """
 import os, signal, sys, threading
 import numpy as np
