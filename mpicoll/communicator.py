@@ -230,7 +230,9 @@ class Communicator(Collectives):
         job = self._checked(make, "plan", *arguments)
         block = transport.plan_block(job.name)
         call = RecordingCall(transport, job, block)
-        kind = functools.partial(debug.CheckedPlan, self._checks) if self._checks else Plan
+        kind = Plan
+        if checks := self._checks:
+            kind = functools.partial(debug.CheckedPlan, checks, functools.partial(checks.poison, job, make, arguments))
         plan = kind(call, job.program(call.comm, call.op), job.result, lambda: transport.plans.pop(block))
         transport.plans[block] = plan
         return plan

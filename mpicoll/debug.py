@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from . import foreign
 from .progress.plan import Plan
 
 VARIABLE = "MPICOLL_DEBUG"
@@ -62,9 +63,20 @@ class Checks:
         Raises:
             CollectiveMismatch: on all ranks, with a table of what each is about to do.
         """
-        told = {"collective": job.name, "form": form, **_told(job, make, arguments)}
-        self.compare(told)
-        _poison(job, arguments, told.get("root") == str(self.rank))
+        self.compare({"collective": job.name, "form": form, **_told(job, make, arguments)})
+        self.poison(job, make, arguments)
+
+    def poison(self, job, make, arguments):
+        """What the collective is to write on this rank, in host memory, is all ones: NaN, and -1."""
+        first, result = foreign.native(arguments[0]), foreign.native(job.result)
+        if type(result) is not np.ndarray:
+            return
+        if job.name == "broadcast":
+            untouched = _told(job, make, arguments).get("root") == str(self.rank)
+        else:
+            untouched = type(first) is np.ndarray and np.may_share_memory(first, result)
+        if not untouched:
+            result.reshape(-1).view(np.uint8).fill(0xFF)
 
     def compare(self, told):
         """All ranks have told the same, of the call with the same number.
@@ -89,18 +101,20 @@ class Checks:
 
 
 class CheckedPlan(Plan):
-    """A plan whose starts are compared over the ranks."""
+    """A plan whose starts are compared over the ranks; `poison` is called before each."""
 
-    __slots__ = ("_checks",)
+    __slots__ = ("_checks", "_poison")
 
-    def __init__(self, checks, *rest):
-        self._checks = checks
+    def __init__(self, checks, poison, *rest):
+        self._checks, self._poison = checks, poison
         super().__init__(*rest)
 
     def start(self):
         job = self._call.job
         which = f"(its tags begin at {self._call.tag})"
         self._checks.compare({"collective": job.name, "form": "start of a plan", **_kind(job), "which": which})
+        if not self.active:
+            self._poison()
         super().start()
 
 
@@ -127,7 +141,7 @@ def table(everyone):
 def _told(job, make, arguments):
     """What must be alike on all ranks, by name; in an all-to-all with counts ranks have their own."""
     found = _kind(job)
-    _, _, _, *names = inspect.signature(make).parameters
+    names = list(inspect.signature(make).parameters)[1 + 2 :]  # after the communicator and the two arrays
     given = dict(zip(names, arguments[2:], strict=False))
     for name in ("root", "counts", "algorithm"):
         value = given.get(name)
@@ -153,21 +167,6 @@ def _name(value):
     if isinstance(value, functools.partial):
         return f"{_name(value.func)}({', '.join(f'{name}={option}' for name, option in value.keywords.items())})"
     return getattr(value, "__name__", value)
-
-
-def _poison(job, arguments, is_root):
-    """What the collective is to write is all ones: NaN, and -1."""
-    first, result = arguments[0], job.result
-    if job.name == "broadcast":
-        untouched = is_root
-    else:
-        untouched = result is None or first is None or job.kind.shares_memory(*map(_flat, (first, result)))
-    if not untouched and type(result) is np.ndarray:
-        _flat(result).view(np.uint8).fill(0xFF)
-
-
-def _flat(array):
-    return array.reshape(-1)
 
 
 def _caller():

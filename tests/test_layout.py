@@ -56,7 +56,7 @@ ALLOWED = {
     "explaining": {
         "links", "cost", "algorithms", "pricing", "rules", "selection", "tuning", "world", "simulation", "plot"
     },
-    "debug": {"progress"},
+    "debug": {"foreign", "progress"},
     "leaving": {"progress", "watchdog"},
     "watchdog": {"progress"},
     "jobs": {"progress", "algorithms", "selection", "arrays", "arguments"},

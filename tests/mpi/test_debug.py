@@ -1,5 +1,7 @@
 """With MPICOLL_DEBUG=1 ranks that call different things all raise, with a table, before anything is sent."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -16,6 +18,11 @@ def checked(monkeypatch):
     with mpicoll.Communicator(MPI.COMM_WORLD) as comm:
         yield comm
         assert comm.allreduce(np.ones(1))[0] == comm.size  # it can still be used
+
+
+def torch_like(array):
+    """An array of another library, which only lends its memory."""
+    return SimpleNamespace(__dlpack__=array.__dlpack__, __dlpack_device__=array.__dlpack_device__)
 
 
 def other(comm, usual, unusual):
@@ -127,6 +134,20 @@ def test_memory_that_is_to_be_written_holds_no_number(checked):
     comm.allreduce(np.ones(3), got, algorithm=nothing)
     assert np.isnan(got).all()
     assert np.isnan(comm_scratch[0]).all()
+    lent = torch_like(got)
+    got[:] = 1
+    assert comm.allreduce(np.ones(3), lent, algorithm=nothing) is lent
+    assert np.isnan(got).all()
+    plan = comm.allreduce_init(np.ones(3), got, algorithm=nothing)
+    for _ in range(2):
+        got[:] = 1
+        plan.start()
+        plan.wait()
+        assert np.isnan(got).all()
+    plan.free()
+    part, whole = np.zeros(1), np.ones(comm.size) if comm.rank == 0 else None
+    comm.scatter(whole, part, algorithm=lambda c, chunks, result, root: nothing(c, part, result, None))
+    assert np.isnan(part).all()
 
 
 def test_a_wrong_value_is_told_on_every_rank(monkeypatch):
