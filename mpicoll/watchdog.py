@@ -32,6 +32,7 @@ TICK = 0.5  # s between two looks for questions
 PATIENCE = 3.0  # s for answers
 QUESTION = 4  # bytes: the number of the question, which its answers begin with
 FRAMES = 8  # of a stack, the innermost
+GROUPS = 8  # of ranks that have called different things, at most
 SIGNAL = signal.SIGUSR2
 
 
@@ -210,13 +211,19 @@ def chain(states, rank, asked):
 
 
 def progressed(states):
-    """Lines: how many calls the ranks have started, and the last ones of those that have started the fewest."""
+    """Lines: what the ranks have called last, grouped by that, those that have started the fewest calls first."""
     groups = {}
     for rank in sorted(states):
-        groups.setdefault(states[rank]["calls"], []).append(rank)
-    few = min(groups)
-    said = [f"{_ranks(ranks)} {'have' if len(ranks) > 1 else 'has'} started {n}" for n, ranks in sorted(groups.items())]
-    return [f"  calls on this communicator: {'; '.join(said)}", *_last(states[groups[few][0]])]
+        groups.setdefault((states[rank]["calls"], *map(tuple, states[rank]["last"])), []).append(rank)
+    lines = []
+    for _, ranks in sorted(groups.items(), key=lambda group: group[0][0])[:GROUPS]:
+        count = states[ranks[0]]["calls"]
+        has = "have" if len(ranks) > 1 else "has"
+        lines.append(
+            f"  {_ranks(ranks)} {has} started {count} call{'s' * (count != 1)} on this communicator; the last:"
+        )
+        lines += _last(states[ranks[0]])
+    return lines
 
 
 def _what(words):

@@ -47,7 +47,22 @@ def test_a_circle_is_told():
 def test_who_is_behind_is_told_with_his_last_calls():
     states = {0: waiting([], calls=4), 1: waiting([0]), 2: waiting([0])}
     assert progressed(states) == [
-        "  calls on this communicator: rank 0 has started 4; ranks 1, 2 have started 5",
+        "  rank 0 has started 4 calls on this communicator; the last:",
         "    call 3: allreduce by ring, 8,000 bytes",
         "    call 4: barrier by dissemination, 0 bytes",
+        "  ranks 1, 2 have started 5 calls on this communicator; the last:",
+        "    call 4: allreduce by ring, 8,000 bytes",
+        "    call 5: barrier by dissemination, 0 bytes",
+    ]
+
+
+def test_ranks_that_called_different_things_are_told_apart():
+    states = {0: waiting([1]), 1: waiting([0]), 2: waiting([0])}
+    states[1]["last"] = [("allreduce", "ring", 8000), ("broadcast", "tree", 8)]
+    lines = progressed(states)
+    assert lines[0].startswith("  ranks 0, 2 have started 5")
+    assert lines[3:] == [
+        "  rank 1 has started 5 calls on this communicator; the last:",
+        "    call 4: allreduce by ring, 8,000 bytes",
+        "    call 5: broadcast by tree, 8 bytes",
     ]

@@ -36,6 +36,11 @@ done
 while [ -n "$(squeue --noheader)" ]; do sleep 0.1; done
 for folder in */; do scontrol show job --oneliner "$(<"$folder/id")" >"$folder/state"; done
 """
+# what now and then happens before the program has begun, and is not the program's
+FLAWS = {
+    ("ompi_mpi_init", "recv_frag_callback_match"): "MPI_Init crashed under srun: github.com/open-mpi/ompi/issues/12495",
+    ("mpi/pmi2: value not properly terminated", "MPI_Init"): "Slurm's pmi2 read half of what MPI_Init had written to it",
+}
 both = pytest.mark.parametrize("launcher", ["mpirun", "srun"])
 
 
@@ -76,8 +81,9 @@ def jobs(lab, launchers, tmp_path_factory):
 
     def job(name, launcher):
         found = Job(top / f"{name}-{launcher}")
-        if "ompi_mpi_init" in found.out and "recv_frag_callback_match" in found.out:
-            pytest.skip("MPI_Init crashed, as it now and then does under srun: github.com/open-mpi/ompi/issues/12495")
+        for signature, reason in FLAWS.items():
+            if all(words in found.out for words in signature):
+                pytest.skip(reason)
         return found
 
     return job

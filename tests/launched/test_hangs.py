@@ -21,7 +21,13 @@ comm.allreduce(x, algorithm="ring")
 """
 IN_CODE = "rank 0 is in its own code: "
 TROUBLES = {
-    "forward()": (IN_CODE, "in forward", "threading.Event().wait()", "rank 0 has started 1; ranks 1, 2 have started 2"),
+    "forward()": (
+        IN_CODE,
+        "in forward",
+        "threading.Event().wait()",
+        "rank 0 has started 1 call on",
+        "ranks 1, 2 have started 2 calls",
+    ),
     "MPI.COMM_WORLD.Barrier()": (IN_CODE, "MPI.COMM_WORLD.Barrier()"),
     "comm.recv(np.empty(3), 1)": ("in a circle: ranks 0, 1 wait for each other",),
     "os.kill(os.getpid(), signal.SIGSTOP)": ("rank 0 does not answer: it is stopped, or dead",),
