@@ -39,7 +39,7 @@ for folder in */; do scontrol show job --oneliner "$(<"$folder/id")" >"$folder/s
 # what now and then happens before the program has begun, and is not the program's
 FLAWS = {
     ("ompi_mpi_init", "recv_frag_callback_match"): "MPI_Init crashed under srun: github.com/open-mpi/ompi/issues/12495",
-    ("mpi/pmi2: value not properly terminated", "MPI_Init"): "Slurm's pmi2 read half of what MPI_Init had written to it",
+    ("mpi/pmi2: value not properly terminated", "MPI_Init"): "Slurm's pmi2 read half of what MPI_Init wrote to it",
 }
 both = pytest.mark.parametrize("launcher", ["mpirun", "srun"])
 
