@@ -16,5 +16,5 @@ command -v "${launcher[0]}" >/dev/null || {
     exit 1
 }
 if [[ ${launcher[0]} == *srun ]]; then # which has not asked sbatch for it since Slurm 22.05
-    launcher+=(--cpus-per-task "${SLURM_CPUS_PER_TASK:-1}")
+    launcher+=(--cpus-per-task "${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit) # as mpirun does
 fi

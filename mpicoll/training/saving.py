@@ -41,13 +41,15 @@ class Saving:
         self.stop_at, self.ended, self.step = args.stop_at, "", 0
         self._about = resume.about(args, parts)
         self._asked, self._handle, self._before = 0, None, {}
+        self._told = False  # that a signal came to some rank
 
     def __enter__(self):
         self._before = {number: signal.signal(number, self._ask) for number in SIGNALS}
         return self
 
     def __exit__(self, kind, error, trace):
-        for number, handler in self._before.items():
+        # If a signal ended the run another one may be on its way: a launcher and a batch script may both pass it on.
+        for number, handler in self._before.items() if not self._asked and not self._told else ():
             signal.signal(number, handler)
         if kind is None and self._handle:  # all ranks end at the same step
             self._handle.wait()
@@ -67,6 +69,7 @@ class Saving:
         asked = int(self._handle.wait()[0]) if self._handle else 0
         self._handle = None
         if asked:
+            self._told = True
             number, rank = divmod(asked, self.comm.size)
             self.ended = f"{signal.Signals(number).name} to rank {rank}"
         elif step == self.stop_at:
