@@ -48,9 +48,11 @@ class Saving:
         return self
 
     def __exit__(self, kind, error, trace):
-        # If a signal ended the run another one may be on its way: a launcher and a batch script may both pass it on.
-        for number, handler in self._before.items() if not self._asked and not self._told else ():
-            signal.signal(number, handler)
+        # If a signal ended the run another one may be on its way, as a launcher and a batch script both pass it on. It
+        # is ignored to the end of the process; of other handlers Python then makes the default again, which kills.
+        ended = self._asked or self._told
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_IGN if ended else handler)
         if kind is None and self._handle:  # all ranks end at the same step
             self._handle.wait()
 
