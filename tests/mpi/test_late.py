@@ -39,8 +39,8 @@ def combinations():
     """(cases, algorithm, form, eager, aware): all on two ranks with some algorithms, the mixed way with all."""
     size = MPI.COMM_WORLD.size
     for (cases, algorithm, form), eager, aware in itertools.product(CASES, (False, True), WAYS):
-        often = size <= 2 and algorithm in ("ring", "pairwise", "linear")
-        if algorithm and (often or (aware is None and form != "blocking" and (size <= 2 or form == "nonblocking"))):
+        often = size == 2 and algorithm in ("ring", "pairwise", "linear")
+        if algorithm and (often or (aware is None and form != "blocking" and (size == 2 or form == "nonblocking"))):
             name = f"{cases.__name__}-{algorithm}-{form}-{'eager' if eager else 'lazy'} {WAYS[aware]}"
             yield pytest.param(cases, algorithm, form, eager, aware, id=name)
 
