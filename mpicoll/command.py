@@ -7,11 +7,12 @@ say would be lost.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import runtime
+from . import plot, runtime
 
 
 class Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -55,3 +56,29 @@ def of(function: Callable[..., Any], *rest: Any) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return read
+
+
+def open_results(world: Any, stack: contextlib.ExitStack, records: str | None, option: str, picture: str | None) -> Any:
+    """Rank 0's open file of --json, None elsewhere and without; the picture of `option` can be written. Collective.
+
+    Args:
+        stack: closes the file.
+        records, picture: the files' names; None: not wanted.
+
+    Raises:
+        ValueError: on every rank; one cannot be written.
+    """
+    output = problem = None
+    if world.rank == 0:
+        try:
+            if picture:
+                plot.check(option, picture)
+            if records:
+                output = stack.enter_context(open(records, "w", buffering=1, encoding="utf-8"))  # noqa: SIM115 see stack
+        except OSError as error:
+            problem = f"--json {records}: {error.strerror}"
+        except ValueError as error:
+            problem = str(error)
+    if problem := world.bcast(problem):
+        raise ValueError(problem)
+    return output

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import launch, plot, runtime
-from .command import Parser, fail
+from .command import Parser, fail, open_results
 from .experimenting import EXPERIMENTS
 
 PROGRAM = "mpicoll.experiments"
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with contextlib.ExitStack() as stack:
         try:
             place, device = devices.agree(world, args.device, found)  # type: ignore[no-untyped-call]
-            output = files(world, args, stack)
+            output = open_results(world, stack, args.json, "--svg", args.svg)
             run(world, args, output, place, device, stack)
         except ValueError as error:
             return fail(PROGRAM, 2, error)
@@ -73,28 +73,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         except ValueError as error:
             parser.error(str(error))
     return args
-
-
-def files(world: Any, args: argparse.Namespace, stack: contextlib.ExitStack) -> Any:
-    """Rank 0's open file of --json, None elsewhere and without; that of --svg can be written. Collective.
-
-    Raises:
-        ValueError: on every rank; one cannot be written.
-    """
-    output = problem = None
-    if world.rank == 0:
-        try:
-            if args.svg:
-                plot.check("--svg", args.svg)
-            if args.json:
-                output = stack.enter_context(open(args.json, "w", buffering=1, encoding="utf-8"))  # noqa: SIM115 the stack closes it
-        except OSError as error:
-            problem = f"--json {args.json}: {error.strerror}"
-        except ValueError as error:
-            problem = str(error)
-    if problem := world.bcast(problem):
-        raise ValueError(problem)
-    return output
 
 
 def run(

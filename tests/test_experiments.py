@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mpicoll import experiments
+from mpicoll.command import open_results
 from mpicoll.experimenting import EXPERIMENTS, noise, outcome, runs, scaling
 from mpicoll.experimenting.outcome import Outcome
 
@@ -203,9 +204,10 @@ def test_one_rank_is_too_few(capsys):
 )
 def test_what_cannot_be_written_is_told_before_anything_is_measured(monkeypatch, option, path, told):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    args = SimpleNamespace(**{"svg": None, "json": None, option: path})
+    names = {"svg": None, "json": None, option: path}
+    world = SimpleNamespace(rank=0, bcast=lambda problem: problem)
     with pytest.raises(ValueError, match=told):
-        experiments.files(SimpleNamespace(rank=0, bcast=lambda problem: problem), args, contextlib.ExitStack())
+        open_results(world, contextlib.ExitStack(), names["json"], "--svg", names["svg"])
 
 
 def test_spreads_are_numbers_that_json_takes():

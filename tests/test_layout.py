@@ -35,7 +35,7 @@ ALLOWED = {
     "runtime": set(),
     "gpu": set(),
     "foreign": set(),
-    "command": {"runtime"},
+    "command": {"plot", "runtime"},
     "launch": {"runtime"},
     "probe": {"command", "gpu", "runtime"},
     "cupy_arrays": {"arrays", "foreign", "gpu", "probe"},

@@ -12,8 +12,9 @@ import numpy as np
 from mpi4py import MPI
 from tqdm import tqdm
 
-from .. import plot, selection
+from .. import selection
 from ..arrays import undefined
+from ..command import open_results
 from ..communicator import Communicator
 from . import memory, overlap, picture, records, table, timing
 from .buffers import Buffers, needed, rows_for
@@ -64,7 +65,7 @@ def prepare(world: MPI.Intracomm, args: Any, stack: contextlib.ExitStack, place:
     memory.check(world, max(need.values()), nodes)  # before anybody asks the model about sizes that are out of reach
     most = max(nbytes + sum(who.scratch(case) for who in ours) for case, nbytes in need.items())
     memory.check(world, most, nodes)
-    output = files(world, args, stack)
+    output = open_results(world, stack, args.json, "--plot", args.plot)
     return Setting(world, args, place, device, cases, most, ours, others, records.environment(world), output)
 
 
@@ -204,25 +205,3 @@ def preamble(setting: Setting) -> list[str]:
     hosts = enumerate(zip(around["pids"], around["hosts"], strict=True))
     lines += [f"#  Rank {rank:>2} Pid {pid:>6} on {host}" for rank, (pid, host) in hosts]
     return [*lines, f"# {memory.told(setting.need)}"]
-
-
-def files(world: MPI.Intracomm, args: Any, stack: contextlib.ExitStack) -> Any:
-    """Rank 0's open file of --json, None elsewhere and without; that of --plot can be written. Collective.
-
-    Raises:
-        ValueError: on every rank; one cannot be written.
-    """
-    output = problem = None
-    if world.rank == 0:
-        try:
-            if args.plot:
-                plot.check("--plot", args.plot)
-            if args.json:
-                output = stack.enter_context(open(args.json, "w", buffering=1, encoding="utf-8"))  # noqa: SIM115 the stack closes it
-        except OSError as error:
-            problem = f"--json {args.json}: {error.strerror}"
-        except ValueError as error:
-            problem = str(error)
-    if problem := world.bcast(problem):
-        raise ValueError(problem)
-    return output
